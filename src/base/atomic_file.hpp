@@ -11,13 +11,14 @@ namespace assay {
 /// mode    permission bits of the folders it creates, subject to the umask
 [[nodiscard]] Status make_directories(const std::string& path, unsigned mode = 0777);
 
-/// Writes to `<path>.tmp<pid>` in the same folder and renames it over `path`. The temporary file is removed
-/// when anything fails. The parent folder must exist.
+/// Writes to `<path>.tmp<pid>` in the same folder and renames it over `path`. The temporary file is
+/// removed when anything fails. The parent folder must exist.
 /// errors  NoSpace | Permission | NotFound | Io
 [[nodiscard]] Status write_file_atomically(const std::string& path, ByteSpan content,
                                            unsigned mode = 0666);
 
-/// The same under a name that nobody has: false when it is taken, also by a process that was faster.
+/// The same under a name that nobody has: false when it is taken, also by a process that was
+/// faster.
 [[nodiscard]] Result<bool> create_file_atomically(const std::string& path, ByteSpan content,
                                                   unsigned mode = 0666);
 

@@ -67,7 +67,8 @@ TEST(Counted, EndsAsEnglishDoes) {
 }
 
 TEST(Lanes, AreAddedInAFixedOrder) {
-  // 1e16 + 1 is 1e16: only the order (0 4)(2 6)(1 5)(3 7) keeps the ones of the lanes 1 and 5 together.
+  // 1e16 + 1 is 1e16: only the order (0 4)(2 6)(1 5)(3 7) keeps the ones of the lanes 1 and 5
+  // together.
   const simd::f64x8 lanes = {1e16, 1, 0, 0, -1e16, 1, 0, 3};
   EXPECT_EQ(simd::add_lanes(lanes), 5);
   EXPECT_EQ(simd::largest_lane(-lanes), 1e16);
@@ -189,7 +190,8 @@ TEST(CreateFileAtomically, LeavesWhatIsThereAndSaysSo) {
   EXPECT_FALSE(create_file_atomically(folder + "/none/a", as_bytes("x")).has_value());
 }
 
-// A daemon closes every descriptor and opens files of its own: our number then leads to one of them.
+// A daemon closes every descriptor and opens files of its own: our number then leads to one of
+// them.
 TEST(HostedDescriptor, NeitherUsesNorClosesANumberThatTheHostHasTaken) {
   const std::string folder = temporary_folder();
   const std::string ours = folder + "/ours";
@@ -240,7 +242,8 @@ TEST(ParallelFor, VisitsEveryIndexOnceForAnyNumberOfThreads) {
   }
 }
 
-// 1000 indices, the flag is set in the tenth: whatever the threads, the loop ends early and says so once, here.
+// 1000 indices, the flag is set in the tenth: whatever the threads, the loop ends early and says so
+// once, here.
 TEST(ParallelFor, LeavesALoopWhoseFlagIsSet) {
   for (const unsigned jobs : {1u, 2u, 7u}) {
     std::atomic<bool> flag{false};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes from outside: checked arithmetic on sizes, unaligned little-endian loads, a bounds-checked cursor.
+// Bytes from outside: checked arithmetic on sizes, unaligned little-endian loads, a bounds-checked
+// cursor.
 #pragma once
 #include <bit>
 #include <concepts>
@@ -56,7 +57,8 @@ void append(std::string& out, T value) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-/// A cursor over bytes that were not written by us. Every read is checked; a failed read says at which offset.
+/// A cursor over bytes that were not written by us. Every read is checked; a failed read says at
+/// which offset.
 class ByteReader {
  public:
   explicit ByteReader(ByteSpan bytes, uint64_t start = 0) : bytes_(bytes), offset_(start) {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error type: a code a program can branch on, the place in the input, a sentence for a person.
+// The one error type: a code a program can branch on, the place in the input, a sentence for a
+// person.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -45,7 +46,8 @@ struct Error {
 /// Puts the name of an operator in front of the message, unless it is named already.
 [[nodiscard]] Error in_operator(std::string_view name, Error error);
 
-/// An Errc::Io, NotFound, Permission or NoSpace error from an errno value: "cannot <action>: <strerror>".
+/// An Errc::Io, NotFound, Permission or NoSpace error from an errno value: "cannot <action>:
+/// <strerror>".
 [[nodiscard]] Error errno_error(int errno_value, std::string_view action, std::string_view path);
 
 }  // namespace assay

@@ -19,7 +19,8 @@
 
 namespace assay {
 
-/// What the signal handler reads is atomic: other mappings come and go while it looks for the one that was read.
+/// What the signal handler reads is atomic: other mappings come and go while it looks for the one
+/// that was read.
 struct Slot {
   std::atomic<uintptr_t> begin{0};
   std::atomic<uintptr_t> end{0};    // 0 for a slot that is free
@@ -106,7 +107,8 @@ void end_by_default(int signal, const siginfo_t& info) {
   struct sigaction action{};
   action.sa_handler = SIG_DFL;
   ::sigaction(signal, &action, nullptr);
-  // The instruction that failed is executed again; a signal that somebody sent has to be sent again.
+  // The instruction that failed is executed again; a signal that somebody sent has to be sent
+  // again.
   if (info.si_code <= 0) ::raise(signal);
 }
 
@@ -182,10 +184,12 @@ Slot* take_slot(Watch* all) {
   return slot_at(*all, index);
 }
 
-// Asking costs 2 us, 3 % of comparing files of 256 KiB; what is smaller is read before anybody writes it twice.
+// Asking costs 2 us, 3 % of comparing files of 256 KiB; what is smaller is read before anybody
+// writes it twice.
 constexpr off_t kAskedBytes = off_t{1} << 20;
 
-/// A file that only grew keeps what was mapped; one that another was renamed over is still the one that was mapped.
+/// A file that only grew keeps what was mapped; one that another was renamed over is still the one
+/// that was mapped.
 bool is_changed_on_disk(const Slot& slot) {
   if (slot.info.st_size < kAskedBytes) return false;
   struct stat now{};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mapped files that another process changes while they are read.
 //
-// Where a mapped file was made shorter, reading raises SIGBUS. While any file is mapped, a handler stands there: in the
-// command it says which file it was and ends the process; elsewhere it puts pages of zeros under the reader, marks the
-// mapping and lets the reader go on, who asks afterwards. Signals that concern no mapping of ours go to whoever had
-// the handler before us, and with the last mapping that handler is put back.
+// Where a mapped file was made shorter, reading raises SIGBUS. While any file is mapped, a handler
+// stands there: in the command it says which file it was and ends the process; elsewhere it puts
+// pages of zeros under the reader, marks the mapping and lets the reader go on, who asks
+// afterwards. Signals that concern no mapping of ours go to whoever had the handler before us, and
+// with the last mapping that handler is put back.
 #pragma once
 #include <sys/stat.h>
 
@@ -27,8 +28,9 @@ class WatchedMapping {
   struct Slot* slot_;
 };
 
-/// Ends with an error when a file that was mapped since the object was made changed meanwhile, or when any mapping was
-/// read where its file has no bytes any more. Readers in other threads count, too: which one read zeros is not known.
+/// Ends with an error when a file that was mapped since the object was made changed meanwhile, or
+/// when any mapping was read where its file has no bytes any more. Readers in other threads count,
+/// too: which one read zeros is not known.
 class ReadingScope {
  public:
   ReadingScope();
@@ -41,8 +43,8 @@ class ReadingScope {
   uint64_t first_damage_;
 };
 
-/// The same question about the mapping that holds these bytes; bytes from elsewhere are never changed. One relaxed load
-/// as long as nothing was.
+/// The same question about the mapping that holds these bytes; bytes from elsewhere are never
+/// changed. One relaxed load as long as nothing was.
 [[nodiscard]] Status check_unchanged(ByteSpan bytes);
 
 /// From now on the process ends with this status and a sentence on stderr instead of reading zeros.

@@ -28,7 +28,8 @@ class FileDescriptor {
 };
 
 /// `fd`, or a copy of it in its place that is above 2: a host that has closed its standard streams
-/// still prints to 0, 1 and 2, and a file of ours must not be there. -1 with errno when there is none.
+/// still prints to 0, 1 and 2, and a file of ours must not be there. -1 with errno when there is
+/// none.
 [[nodiscard]] inline int above_standard_streams(int fd) {
   if (fd < 0 || fd > STDERR_FILENO) return fd;
   const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);

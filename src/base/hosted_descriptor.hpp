@@ -11,9 +11,10 @@
 
 namespace assay {
 
-/// Owns `fd`; a negative one owns nothing. A host may close any number of its process (os.closerange before it becomes
-/// a daemon) and open a file of its own under it: before each use it is asked whether the number still leads to the file
-/// that we opened. What the host has closed is not closed again.
+/// Owns `fd`; a negative one owns nothing. A host may close any number of its process
+/// (os.closerange before it becomes a daemon) and open a file of its own under it: before each use
+/// it is asked whether the number still leads to the file that we opened. What the host has closed
+/// is not closed again.
 class HostedDescriptor {
  public:
   HostedDescriptor() = default;

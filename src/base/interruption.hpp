@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaving a long computation half way: whoever can throw its result away opens an InterruptScope, and the loops
-// below look at its flag between blocks.
+// Leaving a long computation half way: whoever can throw its result away opens an InterruptScope,
+// and the loops below look at its flag between blocks.
 #pragma once
 #include <atomic>
 #include <exception>
@@ -12,9 +12,9 @@ struct Interrupted : std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "interrupted"; }
 };
 
-/// While it lives, loops of this thread, and of the threads that parallel_for starts for it, end soon after *flag
-/// is set. Only this thread throws: its parallel_for, when all threads have stopped, or throw_if_interrupted().
-/// nullptr: nothing ends early. Scopes nest.
+/// While it lives, loops of this thread, and of the threads that parallel_for starts for it, end
+/// soon after *flag is set. Only this thread throws: its parallel_for, when all threads have
+/// stopped, or throw_if_interrupted(). nullptr: nothing ends early. Scopes nest.
 class InterruptScope {
  public:
   explicit InterruptScope(const std::atomic<bool>* flag);

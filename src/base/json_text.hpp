@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON put together as text, without a library: for what runs inside a host, and where the order and the spaces matter.
+// JSON put together as text, without a library: for what runs inside a host, and where the order
+// and the spaces matter.
 #pragma once
 #include <concepts>
 #include <string>

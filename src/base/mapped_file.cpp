@@ -30,7 +30,8 @@ struct MappedFile::Mapping {
 
 namespace {
 
-// A mapping costs a page fault and a lock on the whole address space, twice; a read of this size less.
+// A mapping costs a page fault and a lock on the whole address space, twice; a read of this size
+// less.
 constexpr size_t kCopiedBytes = 32768;
 
 /// The whole file, or nothing when it is not of that size (any more).

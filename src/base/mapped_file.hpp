@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file mapped read-only. Nothing is read until it is touched, so a 100 GB file costs nothing to open; a small file
-// is read instead, which is faster than a mapping and does not stop other threads.
+// A file mapped read-only. Nothing is read until it is touched, so a 100 GB file costs nothing to
+// open; a small file is read instead, which is faster than a mapping and does not stop other
+// threads.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,9 +10,9 @@
 
 namespace assay {
 
-/// Invariant: `bytes()` stays valid and constant in address until the last copy of the object is gone.
-/// Readers of files that may still grow use `stat` sizes from open() only and never look past them. What happens when a
-/// file is made shorter meanwhile: base/file_changes.hpp.
+/// Invariant: `bytes()` stays valid and constant in address until the last copy of the object is
+/// gone. Readers of files that may still grow use `stat` sizes from open() only and never look past
+/// them. What happens when a file is made shorter meanwhile: base/file_changes.hpp.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -20,8 +21,8 @@ class MappedFile {
 
   [[nodiscard]] ByteSpan bytes() const;
   [[nodiscard]] const std::string& path() const;
-  /// Tells the kernel that a range will not be needed again soon, so that streaming through a file larger than
-  /// memory keeps the resident set small. Only advice: correctness never depends on it.
+  /// Tells the kernel that a range will not be needed again soon, so that streaming through a file
+  /// larger than memory keeps the resident set small. Only advice: correctness never depends on it.
   void release_pages(uint64_t offset, uint64_t length) const;
   /// Asks for read-ahead of a range.
   void prefetch_pages(uint64_t offset, uint64_t length) const;

@@ -9,8 +9,8 @@
 
 namespace assay {
 
-/// Bytes in flight. Tickets 0, 1, 2 ... get their share in that order, so that none starves; one that is larger than
-/// the whole budget runs alone.
+/// Bytes in flight. Tickets 0, 1, 2 ... get their share in that order, so that none starves; one
+/// that is larger than the whole budget runs alone.
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t bytes) : bytes_(std::max<uint64_t>(bytes, 1)) {}

@@ -11,8 +11,8 @@ namespace assay {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// The decimal number that `text` is, without blanks, plus sign or anything behind it; nothing when it is none or does
-/// not fit into Number.
+/// The decimal number that `text` is, without blanks, plus sign or anything behind it; nothing when
+/// it is none or does not fit into Number.
 template <typename Number>
 [[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
   Number number{};

@@ -47,7 +47,8 @@ template <typename T>
     if (auto assay_try_status = (__VA_ARGS__); !assay_try_status) \
       return ::assay::fail(std::move(assay_try_status).error());  \
   } while (false)
-/// A programmer's mistake in a tool or a test; never used on data from outside, nor in code that runs in a host.
+/// A programmer's mistake in a tool or a test; never used on data from outside, nor in code that
+/// runs in a host.
 #define ASSAY_CHECK(condition, why)                                                                \
   do {                                                                                             \
     if (!(condition)) {                                                                            \

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector types of the compiler, and run-time choice of the instruction set: the whole of our SIMD layer.
+// Vector types of the compiler, and run-time choice of the instruction set: the whole of our SIMD
+// layer.
 //
-// A kernel is written once with f64x8 and friends inside a function marked ASSAY_CLONES; the compiler emits it for
-// AVX-512, AVX2 and the baseline and picks one at load time. The arithmetic is element by element in all of them and
+// A kernel is written once with f64x8 and friends inside a function marked ASSAY_CLONES; the
+// compiler emits it for AVX-512, AVX2 and the baseline and picks one at load time. The arithmetic
+// is element by element in all of them and
 // -ffp-contract=off keeps multiply-adds separate, so every clone returns the same bits.
 #pragma once
 #include <cstdint>
@@ -50,7 +52,8 @@ template <typename Vector>
 
 }  // namespace assay::simd
 
-// The resolvers of target_clones run before a sanitizer's runtime is ready, so sanitized builds use the baseline.
+// The resolvers of target_clones run before a sanitizer's runtime is ready, so sanitized builds use
+// the baseline.
 #if defined(__x86_64__) && !defined(ASSAY_SANITIZED) && defined(__GNUC__) && !defined(__clang__)
 #define ASSAY_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

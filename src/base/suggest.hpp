@@ -7,13 +7,14 @@
 
 namespace assay {
 
-/// The known word that is nearest by insertions, deletions, replacements and swapped neighbours of characters; empty
-/// when more than a third of the characters would have to change. Of equally near ones the first.
+/// The known word that is nearest by insertions, deletions, replacements and swapped neighbours of
+/// characters; empty when more than a third of the characters would have to change. Of equally near
+/// ones the first.
 [[nodiscard]] std::string nearest_word(std::string_view word,
                                        const std::vector<std::string>& known);
 
-/// "unknown option --fromat; did you mean --format?", the question only where something is near. `what` is "option" or
-/// "command"; a value behind '=' is left out.
+/// "unknown option --fromat; did you mean --format?", the question only where something is near.
+/// `what` is "option" or "command"; a value behind '=' is left out.
 [[nodiscard]] std::string unknown_word_text(std::string_view what, std::string_view word,
                                             const std::vector<std::string>& known);
 

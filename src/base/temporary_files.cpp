@@ -12,8 +12,9 @@
 namespace assay {
 namespace {
 
-// A signal handler can neither lock nor allocate, so the paths lie in places of their own. A process writes a few files
-// at a time; what finds no place is removed after an error, though not after a signal.
+// A signal handler can neither lock nor allocate, so the paths lie in places of their own. A
+// process writes a few files at a time; what finds no place is removed after an error, though not
+// after a signal.
 constexpr int kSlots = 64;
 struct TemporarySlot {
   std::atomic<int> state{0};  // 0 free, 1 being written, 2 a path

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files under a temporary name, which go when they are not finished: after an error, and when a signal ends the command.
+// Files under a temporary name, which go when they are not finished: after an error, and when a
+// signal ends the command.
 #pragma once
 #include <string>
 
@@ -23,10 +24,12 @@ class TemporaryFile {
   int slot_ = -1;
 };
 
-/// Removes what this process has not finished. Safe in a signal handler; nothing may be written afterwards.
+/// Removes what this process has not finished. Safe in a signal handler; nothing may be written
+/// afterwards.
 void remove_temporary_files();
 
-/// SIGTERM, SIGHUP and SIGINT remove them before they end the process. For commands only, never for a host.
+/// SIGTERM, SIGHUP and SIGINT remove them before they end the process. For commands only, never for
+/// a host.
 void remove_temporary_files_on_signals();
 /// What SIGINT does then, for those who wait for a first one themselves.
 void end_by_signal(int signal);

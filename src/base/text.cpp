@@ -12,7 +12,8 @@ namespace assay {
 std::string python_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  // Scientific form first: it gives the shortest digits and the exponent; Python then chooses by the exponent.
+  // Scientific form first: it gives the shortest digits and the exponent; Python then chooses by
+  // the exponent.
   char buffer[32];
   const auto [end, error] =
       std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as text, the way Python prints them: our csv cells must equal what pandas and csv.writer wrote.
+// Numbers as text, the way Python prints them: our csv cells must equal what pandas and csv.writer
+// wrote.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,25 +9,26 @@
 
 namespace assay {
 
-/// Python's repr(float): the shortest digits that read back to the same double. "1.0", "1e-05", "1e+16",
-/// "nan", "inf", "-inf".
+/// Python's repr(float): the shortest digits that read back to the same double. "1.0", "1e-05",
+/// "1e+16", "nan", "inf", "-inf".
 [[nodiscard]] std::string python_repr(double value);
 
-/// A JSON string literal with quotes; quotes, backslashes and what printable() replaces escaped, invalid UTF-8 bytes
-/// replaced by U+FFFD.
+/// A JSON string literal with quotes; quotes, backslashes and what printable() replaces escaped,
+/// invalid UTF-8 bytes replaced by U+FFFD.
 [[nodiscard]] std::string json_quote(std::string_view text);
 
 /// The text with every byte that is not part of valid UTF-8 replaced by U+FFFD.
 [[nodiscard]] std::string repair_utf8(std::string_view text);
 
-/// Text from a file or a folder as a terminal may have it: control characters (C0, DEL, C1), line separators and what
-/// turns the direction of writing become '?', bytes that are no UTF-8 U+FFFD.
+/// Text from a file or a folder as a terminal may have it: control characters (C0, DEL, C1), line
+/// separators and what turns the direction of writing become '?', bytes that are no UTF-8 U+FFFD.
 [[nodiscard]] std::string printable(std::string_view text);
 
 /// The same for a whole screen: its line feeds, tabs and our own colours (report::paint) stay.
 [[nodiscard]] std::string printable_screen(std::string_view text);
 
-/// A JSON number, or the strings "NaN" / "Infinity" / "-Infinity" (quoted), which JSON numbers cannot express.
+/// A JSON number, or the strings "NaN" / "Infinity" / "-Infinity" (quoted), which JSON numbers
+/// cannot express.
 [[nodiscard]] std::string json_number(double value);
 
 /// 1234567 -> "1.2 MB" (powers of 1000).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of the offline tools. Code inside a host process never uses this.
-// Own code instead of oneTBB: Debian ships TBB only as a shared library, and the wheel and the native command
-// carry none; what is needed of it is one ordered loop.
+// Threads of the offline tools. Code inside a host process never uses this. Own code instead of
+// oneTBB: Debian ships TBB only as a shared library, and the wheel and the native command carry
+// none; what is needed of it is one ordered loop.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -11,9 +11,10 @@ namespace assay {
 /// jobs <= 0 means one per core this process may use.
 [[nodiscard]] unsigned resolve_job_count(int jobs);
 
-/// Calls body(i) once for every i in [0, count) on up to `jobs` threads, the caller's included; returns when all
-/// are done. Indices are handed out in order. body must not throw. Nested calls run on the calling thread alone.
-/// Inside an InterruptScope whose flag is set no more indices are handed out, and Interrupted is thrown.
+/// Calls body(i) once for every i in [0, count) on up to `jobs` threads, the caller's included;
+/// returns when all are done. Indices are handed out in order. body must not throw. Nested calls
+/// run on the calling thread alone. Inside an InterruptScope whose flag is set no more indices are
+/// handed out, and Interrupted is thrown.
 void parallel_for(size_t count, unsigned jobs, const std::function<void(size_t index)>& body);
 
 }  // namespace assay

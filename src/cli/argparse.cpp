@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the table from their text, the parser, and the help. Rules: python/cpython: Lib/argparse.py, _parse_optional
-// and _get_option_tuples
+// Rows of the table from their text, the parser, and the help. Rules: python/cpython:
+// Lib/argparse.py, _parse_optional and _get_option_tuples
 #include "cli/argparse.hpp"
 
 #include <algorithm>
@@ -93,7 +93,8 @@ class Parser {
                        [](const Argument& argument) { return !argument.word.empty(); });
   }
 
-  /// A word that is no option: the next one that may be given without a name, the program, or one too many.
+  /// A word that is no option: the next one that may be given without a name, the program, or one
+  /// too many.
   Status take_word(const std::string& word) {
     const bool is_option = !only_words_ && looks_like_option(word);
     for (const Argument& argument : command_.arguments) {
@@ -193,7 +194,8 @@ class Parser {
     while (list->ends_with(',') && has_value(argument)) *list += with_ascii_commas(words_[next_++]);
   }
 
-  /// Under our own name a folder may be called "-x" or "--steps=0": only the names of options are none.
+  /// Under our own name a folder may be called "-x" or "--steps=0": only the names of options are
+  /// none.
   [[nodiscard]] bool has_value(const Argument& argument) const {
     if (next_ == words_.size() || words_[next_] == "--") return false;
     const std::string& word = words_[next_];
@@ -201,7 +203,8 @@ class Parser {
     return command_.caller.is_ours() && argument.takes == Takes::One && exactly(word) == nullptr;
   }
 
-  /// Whether the next word is no value of an option that needs none, or no more: then it is the program.
+  /// Whether the next word is no value of an option that needs none, or no more: then it is the
+  /// program.
   [[nodiscard]] bool begins_command(const Argument& argument, const Words& values) const {
     if (!command_.bare_command || (values.empty() && argument.takes != Takes::ZeroOrOne))
       return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one grammar of every command, under every name: a table of options, and a parser that behaves like Python's
-// argparse (`-opt value`, `-opt=value`, unique beginnings of names, its messages). Values go where the row says.
+// The one grammar of every command, under every name: a table of options, and a parser that behaves
+// like Python's argparse (`-opt value`, `-opt=value`, unique beginnings of names, its messages).
+// Values go where the row says.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -35,7 +36,8 @@ using Check = std::function<std::string(std::string_view value)>;
 /// Puts the values of one occurrence of an option where they belong. A later occurrence wins.
 using Store = std::function<Status(const Words& values)>;
 
-/// A row of the table. Its first part is written as the help shows it: "--execute-range, -er RANGE".
+/// A row of the table. Its first part is written as the help shows it: "--execute-range, -er
+/// RANGE".
 struct Argument {
   std::string_view word;                // "GOLDEN" of what may be given without a name
   std::vector<std::string_view> names;  // "--execute-range", "-er"
@@ -61,8 +63,8 @@ struct Argument {
 [[nodiscard]] std::string joined(const std::vector<std::string_view>& words,
                                  std::string_view separator);
 
-/// "--type, -t {npy,bin} ..." or "RUN" or "RUN, --input, -i DIR". The value: X one, [X] at most one, X ... one or more,
-/// [X ...] any number; {a,b} are the choices.
+/// "--type, -t {npy,bin} ..." or "RUN" or "RUN, --input, -i DIR". The value: X one, [X] at most
+/// one, X ... one or more, [X ...] any number; {a,b} are the choices.
 [[nodiscard]] Argument argument_from(std::string_view row);
 
 /// What was given, beside the values, which are stored.
@@ -183,7 +185,8 @@ void add_log_level(Command& command, std::string& level);
 /// errors    Usage with argparse's message, without "error:"
 [[nodiscard]] Result<ParsedArguments> parse_arguments(const Command& command, const Words& words);
 [[nodiscard]] HelpPage help_page(const Command& command);
-/// A usage error in the name's own words: ours with a hint, the old names' as argparse's. Returns its status, 2.
+/// A usage error in the name's own words: ours with a hint, the old names' as argparse's. Returns
+/// its status, 2.
 int usage_error(const Command& command, const std::string& message);
 /// Parses, answers --help and wrong usage, runs.
 int run_command(const Command& command, const Words& words);

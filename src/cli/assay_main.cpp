@@ -26,7 +26,8 @@ int run_without_command(const Words& words) {
   return kUsageOrInput;
 }
 
-/// Programs that `assay dump` and its like run write while we read; everything else reads what is finished.
+/// Programs that `assay dump` and its like run write while we read; everything else reads what is
+/// finished.
 int run_on_finished_files(const Command& command, const Words& words) {
   const ReadingScope reading;
   const int exit_status = run_command(command, words);

@@ -17,7 +17,8 @@ bool is_file(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// What -w takes: the path itself, or the folder around a file of a checkpoint; empty when it belongs to none.
+// What -w takes: the path itself, or the folder around a file of a checkpoint; empty when it
+// belongs to none.
 std::string checkpoint_around(const std::string& path) {
   if (is_checkpoint(path)) return path;
   if (!is_file(path)) return {};

@@ -85,13 +85,14 @@ std::string safe_component(std::string_view text) {
     safe += harmless ? c : '_';
   }
   if (safe.empty() || safe == "." || safe == "..") safe = "_";
-  constexpr size_t kMaxComponentBytes =
-      200;  // with suffix and temporary ending below the usual 255
+  // with suffix and temporary ending below the usual 255
+  constexpr size_t kMaxComponentBytes = 200;
   if (safe.size() > kMaxComponentBytes) safe.resize(kMaxComponentBytes);
   return safe;
 }
 
-/// Below OUT as the dump file lies below IN: "0/graph_1/1/0/Add.Add_1.12.3.1735786845123456.input.0.npy".
+/// Below OUT as the dump file lies below IN:
+/// "0/graph_1/1/0/Add.Add_1.12.3.1735786845123456.input.0.npy".
 std::string mirrored_path(const std::string& in, const run::TensorRecord& record,
                           const DumpOperand& operand, std::string_view suffix) {
   const std::string& file = record.bytes->file;
@@ -111,7 +112,8 @@ std::string mirrored_path(const std::string& in, const run::TensorRecord& record
          std::string(suffix);
 }
 
-/// Where a record goes below OUT: "a/b.npy" for a flat folder, "rank0/0/model.norm/output_0.npy" for a run.
+/// Where a record goes below OUT: "a/b.npy" for a flat folder, "rank0/0/model.norm/output_0.npy"
+/// for a run.
 std::string relative_path(const run::Run& run, const run::TensorRecord& record,
                           std::string_view suffix) {
   std::string path;
@@ -164,7 +166,8 @@ Result<DType> parse_dtype(const std::string& name) {
   return fail(Errc::Usage, "unknown type " + assay::quoted(name));
 }
 
-/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, or a run of msprobe.
+/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, or a run of
+/// msprobe.
 enum class Target : uint8_t { Tensors, Dump, Statistics, Msprobe };
 
 class Converter {
@@ -446,7 +449,8 @@ class Converter {
 
   // ---- into a dump file ----
 
-  /// Members and files that this program and the original's converter call inputs: "inputs.0", "a.input.0.npy".
+  /// Members and files that this program and the original's converter call inputs: "inputs.0",
+  /// "a.input.0.npy".
   [[nodiscard]] static bool is_named_input(const run::TensorRecord& record) {
     if (record.role == run::Role::Input) return true;
     const std::string_view name = record.slot.empty() ? record.node : record.slot;

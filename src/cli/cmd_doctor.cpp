@@ -53,7 +53,7 @@ std::string_view state_name(State state) {
   return "";
 }
 
-// ---- the machine ------------------------------------------------------------------------------------------------
+// ---- the machine --------------------------------------------------------------------------------
 
 /// Text behind "key :" or "key:" in a /proc file.
 std::string proc_value(const char* path, std::string_view key) {
@@ -126,7 +126,7 @@ Finding check_disk() {
                    "folder or statistics only"};
 }
 
-// ---- programs and libraries ---------------------------------------------------------------------------------------
+// ---- programs and libraries ---------------------------------------------------------------------
 
 struct ChildResult {
   bool finished = false;
@@ -134,7 +134,8 @@ struct ChildResult {
   std::string output;
 };
 
-/// Runs a program without a shell and collects its stdout, at most 64 kB. It is killed when the time is over.
+/// Runs a program without a shell and collects its stdout, at most 64 kB. It is killed when the
+/// time is over.
 ChildResult run_child(const std::vector<std::string>& arguments, double timeout_s) {
   ChildResult result;
   int ends[2];
@@ -211,7 +212,8 @@ std::vector<std::string> find_pythons() {
   std::set<std::string> seen;
   for (const std::string& candidate : candidates) {
     if (::access(candidate.c_str(), X_OK) != 0) continue;
-    // Environments link to one program but differ in their packages, so the folder tells them apart.
+    // Environments link to one program but differ in their packages, so the folder tells them
+    // apart.
     char* real_folder = ::realpath(candidate.substr(0, candidate.rfind('/')).c_str(), nullptr);
     const std::string key = real_folder == nullptr ? candidate : real_folder;
     std::free(real_folder);

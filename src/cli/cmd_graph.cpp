@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `assay graph FILE`: a topology or a graph's text as ONNX or Model Explorer JSON, and what differs between two of them.
+// `assay graph FILE`: a topology or a graph's text as ONNX or Model Explorer JSON, and what differs
+// between two of them.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -37,7 +38,7 @@ struct GraphOptions {
 
 Error usage(std::string message) { return {Errc::Usage, {}, std::nullopt, std::move(message)}; }
 
-// ---- converting ---------------------------------------------------------------------------------------------------
+// ---- converting ---------------------------------------------------------------------------------
 
 struct Style {
   std::string_view name;
@@ -57,7 +58,8 @@ std::vector<Style> wanted_styles(std::string_view name) {
   return wanted;
 }
 
-/// The style whose files end as `out` does; "x.json" is Model Explorer's form of a topology, which is JSON already.
+/// The style whose files end as `out` does; "x.json" is Model Explorer's form of a topology, which
+/// is JSON already.
 std::string style_of(const std::string& out, bool is_text) {
   for (const std::string_view name : {"hierarchical", "me"}) {
     if (out.ends_with(wanted_styles(name).front().suffix)) return std::string(name);
@@ -255,7 +257,7 @@ class Converter {
   std::string hint_;
 };
 
-// ---- difference ---------------------------------------------------------------------------------------------------
+// ---- difference ---------------------------------------------------------------------------------
 
 std::string sentence(const pair::Difference& difference) {
   using pair::DifferenceKind;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `assay locate GOLDEN MINE`: only the verdict; of two command lines, too.   docs/commands/locate.md
+// `assay locate GOLDEN MINE`: only the verdict; of two command lines, too.
+//   docs/commands/locate.md
 #include <cstdio>
 #include <memory>
 

@@ -41,8 +41,8 @@ struct ShowOptions {
 
 constexpr int64_t kEdgeValues = 12;
 constexpr int kHistogramBins = 24;
-constexpr size_t kMaxSeparateDetails =
-    20;  // --values and --histogram of more tensors would bury the reader
+// --values and --histogram of more tensors would bury the reader
+constexpr size_t kMaxSeparateDetails = 20;
 
 /// What is known of one chosen record after its file was looked at.
 struct Shown {
@@ -125,7 +125,7 @@ std::string stats_text(const stats::TensorStats& stats) {
   return text;
 }
 
-// ---- the head -----------------------------------------------------------------------------------------------------
+// ---- the head -----------------------------------------------------------------------------------
 
 /// "0-3, 7"
 std::string numbers_text(const std::set<int64_t>& numbers) {
@@ -173,8 +173,8 @@ void add_file_metadata(const run::Run& run, Output* out) {
   }
 }
 
-/// One digest of all tensors of a file: of a line for each, by name, with its type, its shape and the digest of its
-/// stored bytes. Metadata and places in the file take no part.
+/// One digest of all tensors of a file: of a line for each, by name, with its type, its shape and
+/// the digest of its stored bytes. Metadata and places in the file take no part.
 std::optional<std::string> weights_digest(const run::Run& run) {
   std::map<std::string, std::string> lines;
   for (const run::TensorRecord& record : run.records) {
@@ -248,7 +248,7 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
   for (const std::string& warning : run.warnings) out->line("  warning: " + printable(warning));
 }
 
-// ---- the tree -----------------------------------------------------------------------------------------------------
+// ---- the tree -----------------------------------------------------------------------------------
 
 struct NodeSummary {
   std::string type;
@@ -333,7 +333,8 @@ void add_tree(const std::vector<Shown>& shown, std::optional<char> separator, Ou
   const NodeNames names(separator);
   std::set<std::string> printed;
   for (const std::string& node_name : order) {
-    // Parents come first, with a line even when they have no records: the indentation tells the truth.
+    // Parents come first, with a line even when they have no records: the indentation tells the
+    // truth.
     std::vector<std::string> missing = names.parents_of(node_name);
     missing.push_back(node_name);
     for (size_t depth = 0; depth < missing.size(); ++depth) {
@@ -364,7 +365,7 @@ void add_graphs(const std::vector<Shown>& shown, Output* out) {
   }
 }
 
-// ---- lines and details ------------------------------------------------------------------------------------------
+// ---- lines and details --------------------------------------------------------------------------
 
 void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats, Output* out) {
   const bool several_graphs =
@@ -465,7 +466,7 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
                            options.histogram || !asked, out);
 }
 
-// ---- json -----------------------------------------------------------------------------------------------------------
+// ---- json ---------------------------------------------------------------------------------------
 
 std::string json_dims(const std::optional<Dims>& dims) {
   return dims ? list_text(dims->span()) : "null";
@@ -532,7 +533,7 @@ void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out)
   out->add("\n]}\n");
 }
 
-// ---- the command ----------------------------------------------------------------------------------------------------
+// ---- the command --------------------------------------------------------------------------------
 
 int run_show(const ShowOptions& options) {
   const Result<run::Run> run = run::open_run(options.run);

@@ -15,11 +15,13 @@ inline constexpr int kUsageOrInput = 2;  // wrong options, unreadable or malform
 inline constexpr int kOurFault = 3;
 inline constexpr int kCannotJudge = 125;  // not comparable as a whole; what git bisect skips
 
-/// Prints "<kind>: <sentence>" to stderr. What comes from files is made printable here and nowhere else.
+/// Prints "<kind>: <sentence>" to stderr. What comes from files is made printable here and nowhere
+/// else.
 void say(std::string_view kind, std::string_view sentence);
 /// Writes a result to stdout. Returns `exit_status`, or that of the failure.
 int print_result(std::string_view text, int exit_status);
-/// Prints "error: <sentence>" and, when not empty, "hint: <sentence>" to stderr. Returns kUsageOrInput.
+/// Prints "error: <sentence>" and, when not empty, "hint: <sentence>" to stderr. Returns
+/// kUsageOrInput.
 int report_error(std::string_view message, std::string_view hint = {});
 /// The same for an Error of the library, with path and offset; Errc::Internal returns kOurFault.
 int report_error(const Error& error, std::string_view hint = {});

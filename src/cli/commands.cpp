@@ -10,7 +10,8 @@
 namespace assay::cli {
 namespace {
 
-// In the order of the help. A row that is meant only with some words stands before the one that is meant otherwise.
+// In the order of the help. A row that is meant only with some words stands before the one that is
+// meant otherwise.
 constexpr CommandRow kCommands[] = {
     {"dump", "dd", "Runs a program and captures what its operators compute", dump_command, true,
      true},

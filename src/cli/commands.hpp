@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of commands. From it, and from the rows of each command, come parsing, help, completions and manual pages.
+// The table of commands. From it, and from the rows of each command, come parsing, help,
+// completions and manual pages.
 #pragma once
 #include <span>
 #include <string_view>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `assay completion SHELL`: scripts for bash, zsh and fish. What does not depend on commands is in completion.bash,
-// completion.zsh and completion.fish; the lines made of the table replace @MARKS@ in them.
+// `assay completion SHELL`: scripts for bash, zsh and fish. What does not depend on commands is in
+// completion.bash, completion.zsh and completion.fish; the lines made of the table replace @MARKS@
+// in them.
 #include <memory>
 
 #include "base/text.hpp"
@@ -82,9 +83,10 @@ std::string escaped(std::string_view text, std::string_view special) {
   return out;
 }
 
-// ---- bash ------------------------------------------------------------------------------------------------------------
+// ---- bash ---------------------------------------------------------------------------------------
 
-/// "--type npy,bin -t npy,bin --force - -h -": each option, then its values; WORD stands for what has no name.
+/// "--type npy,bin -t npy,bin --force - -h -": each option, then its values; WORD stands for what
+/// has no name.
 std::string bash_script() {
   std::string table;
   for (const Completed& one : completed_commands()) {
@@ -102,7 +104,7 @@ std::string bash_script() {
   return replaced(std::move(script), "@OLD_COMMANDS@", names_of("msit"));
 }
 
-// ---- zsh -------------------------------------------------------------------------------------------------------------
+// ---- zsh ----------------------------------------------------------------------------------------
 
 /// A word of a POSIX shell.
 std::string in_quotes(std::string_view text) {
@@ -143,7 +145,7 @@ std::string zsh_script() {
   return replaced(std::move(script), "@OPTIONS@\n", options);
 }
 
-// ---- fish ------------------------------------------------------------------------------------------------------------
+// ---- fish ---------------------------------------------------------------------------------------
 
 std::string fish_quotes(std::string_view text) { return "'" + escaped(text, "'\\") + "'"; }
 

@@ -30,7 +30,8 @@ std::string entry_lines(const HelpPage::Entry& entry, size_t width) {
          (cut == std::string::npos ? "" : report::wrapped(names.substr(cut + 1), 4, width)) + text;
 }
 
-/// Paragraphs are wrapped; lines that begin with a blank are examples, which must stay as they are typed.
+/// Paragraphs are wrapped; lines that begin with a blank are examples, which must stay as they are
+/// typed.
 std::string paragraphs(const std::string& text, size_t width) {
   std::string out;
   for (const std::string_view line : split(text, '\n')) {

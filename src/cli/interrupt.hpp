@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C while the library works: the first one asks it to stop, the second ends the process at once.
+// Ctrl-C while the library works: the first one asks it to stop, the second ends the process at
+// once.
 #pragma once
 #include <atomic>
 #include <csignal>
@@ -36,7 +37,8 @@ class InterruptGuard {
   void (*previous_)(int);
 };
 
-/// Under an InterruptGuard: what `work` gives; after Ctrl-C Errc::Interrupted, within a block of whatever is being read.
+/// Under an InterruptGuard: what `work` gives; after Ctrl-C Errc::Interrupted, within a block of
+/// whatever is being read.
 template <typename Work>
 auto until_interrupted(Work&& work) -> decltype(work()) {
   try {

@@ -6,7 +6,8 @@
 
 namespace assay::cli {
 
-/// The list with "," for each U+FF0C, the comma of a Chinese keyboard, which looks the same on a screen.
+/// The list with "," for each U+FF0C, the comma of a Chinese keyboard, which looks the same on a
+/// screen.
 [[nodiscard]] inline std::string with_ascii_commas(std::string_view list) {
   constexpr std::string_view kFullWidthComma = "\xEF\xBC\x8C";
   std::string text(list);

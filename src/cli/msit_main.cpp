@@ -120,7 +120,8 @@ bool is_component_command(std::string_view word) {
   return word == "install" || word == "check" || word == "download" || word == "build-extra";
 }
 
-/// `msit install llm` and its neighbours: the original fetched the component; ours is there as soon as the command is.
+/// `msit install llm` and its neighbours: the original fetched the component; ours is there as soon
+/// as the command is.
 /// source   Ascend/msit: msit/components/utils/install.py
 int component_main(const std::string& name, const std::vector<std::string>& words) {
   const MsitLog log(MsitLevel::Info);

@@ -12,8 +12,9 @@
 
 namespace assay::cli {
 
-/// Collects text and writes it in large pieces, without what a terminal would obey (names come from files). A reader that has seen enough (`| head`) is no error: what comes
-/// after is dropped silently, even where SIGPIPE is ignored.
+/// Collects text and writes it in large pieces, without what a terminal would obey (names come from
+/// files). A reader that has seen enough (`| head`) is no error: what comes after is dropped
+/// silently, even where SIGPIPE is ignored.
 class Output {
  public:
   void add(std::string_view text) {

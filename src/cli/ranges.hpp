@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers on the command line: what is no number, or outside of its range, is refused in one sentence.
+// Numbers on the command line: what is no number, or outside of its range, is refused in one
+// sentence.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -11,12 +11,13 @@
 
 namespace assay::cli {
 
-/// What a record is called on the screen: "model.layers.0.mlp output 0", "model.norm.weight weight".
+/// What a record is called on the screen: "model.layers.0.mlp output 0", "model.norm.weight
+/// weight".
 [[nodiscard]] std::string record_label(const run::TensorRecord& record);
 /// The same; the tensors of flat folders and files have no role: "sub/file", "file member".
 [[nodiscard]] std::string record_label(const run::Run& run, const run::TensorRecord& record);
-/// node, role and slot joined by dots: "root.lm_head.output", "model.norm.input.0", "root.norm.weight"; for a
-/// record of a flat folder or a file: node and slot.
+/// node, role and slot joined by dots: "root.lm_head.output", "model.norm.input.0",
+/// "root.norm.weight"; for a record of a flat folder or a file: node and slot.
 [[nodiscard]] std::string record_name(const run::TensorRecord& record);
 
 /// Inclusive ranges of numbers: "0", "0,2-4", "all".
@@ -28,15 +29,15 @@ struct NumberSet {
 [[nodiscard]] Result<NumberSet> parse_number_set(const std::string& text);
 
 struct RecordFilter {
-  std::string
-      name;  // glob over node or record_name(); a name without wildcards also matches as a tail: "norm"
+  // glob over node or record_name(); a name without wildcards also matches as a tail: "norm"
+  std::string name;
   NumberSet steps;
   NumberSet ranks;
   bool weights = true;
 };
 
-/// Indices into run.records, in their order. A name that fits a node or record exactly wins over names that only
-/// end with it.
+/// Indices into run.records, in their order. A name that fits a node or record exactly wins over
+/// names that only end with it.
 [[nodiscard]] std::vector<size_t> select_records(const run::Run& run, const RecordFilter& filter);
 
 /// Names that the user may have meant, for a hint: at most `count`.

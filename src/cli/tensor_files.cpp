@@ -44,7 +44,8 @@ std::string temporary_name(const std::string& path) {
   return path.substr(0, name) + "long_name_" + std::to_string(next++) + ending;
 }
 
-/// The kernel answers "bad address" where a mapped file lost its bytes; reading them says what happened.
+/// The kernel answers "bad address" where a mapped file lost its bytes; reading them says what
+/// happened.
 void touch(ByteSpan bytes) {
   constexpr size_t kPageBytes = 4096;
   for (size_t at = 0; at < bytes.size(); at += kPageBytes)

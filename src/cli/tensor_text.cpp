@@ -80,7 +80,8 @@ std::string value_lines(const TensorView& view, int64_t edge, int width) {
         view.shape.empty() ? 1 : std::max<int64_t>(view.shape[view.shape.size() - 1], 1);
     const int64_t per_line = std::clamp<int64_t>((width - index_columns) / kValueColumns, 1, 16);
     for (int64_t i = begin; i < end;) {
-      // A line never runs over the end of the last dimension, so that columns mean the same in every line.
+      // A line never runs over the end of the last dimension, so that columns mean the same in
+      // every line.
       const int64_t stop = std::min({end, i + per_line, (i / last_dimension + 1) * last_dimension});
       std::string line = index_text(view.shape, i);
       line.resize(std::max(line.size(), static_cast<size_t>(index_columns)), ' ');

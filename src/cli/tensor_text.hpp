@@ -9,9 +9,9 @@
 
 namespace assay::cli {
 
-/// Texts of the elements [first, first + count) in C order: the shortest digits that read back to the same value of
-/// the element's type ("0.1" for float32 0.1), integers exactly, complex as "1+2j", bool as "True".
-/// Elements that hold several values (packed types) give one text a value.
+/// Texts of the elements [first, first + count) in C order: the shortest digits that read back to
+/// the same value of the element's type ("0.1" for float32 0.1), integers exactly, complex as
+/// "1+2j", bool as "True". Elements that hold several values (packed types) give one text a value.
 [[nodiscard]] std::vector<std::string> value_texts(const TensorView& view, int64_t first,
                                                    int64_t count);
 
@@ -19,8 +19,8 @@ namespace assay::cli {
 /// edge is negative.
 [[nodiscard]] std::string value_lines(const TensorView& view, int64_t edge, int width);
 
-/// One line a bin: lower edge, bar, count. The longest bar fills `width` columns. Values between min and max of
-/// the finite ones; non-finite values are counted below.
+/// One line a bin: lower edge, bar, count. The longest bar fills `width` columns. Values between
+/// min and max of the finite ones; non-finite values are counted below.
 [[nodiscard]] std::string histogram_lines(const TensorView& view, const stats::TensorStats& stats,
                                           int bins, int width);
 

@@ -58,7 +58,8 @@ std::optional<size_t> plain_index(const std::string& slot) {
   return index;
 }
 
-/// Types from the tensors that processes of this name saved below `folder`: "4711" is "0_4711" there.
+/// Types from the tensors that processes of this name saved below `folder`: "4711" is "0_4711"
+/// there.
 void add_tensor_headers(const std::string& folder, const std::string& process,
                         topology::ShapeTable* table) {
   const auto entries = run::list_folder(folder, run::real_path(folder));

@@ -34,13 +34,15 @@ void add_verdict_options(Command& command, VerdictRequest& request);
 ///
 /// golden_path   the other side of a --floor-run that names one run only
 /// notes         gets a sentence for everything that was decided for the user
-/// errors        Usage (options that exclude each other, an unknown slice) | Interrupted | of reading and writing
+/// errors        Usage (options that exclude each other, an unknown slice) | Interrupted | of
+///               reading and writing
 [[nodiscard]] Result<locate::Verdict> find_verdict(
     const run::Run& golden, const run::Run& mine, const pair::Correspondence& pairs,
     const VerdictRequest& request, const std::function<void(size_t done, size_t total)>& progress,
     std::vector<std::string>* notes);
 
-/// "G:M" -> (G, M): the colon is the one that leaves two names that exist; a path without partner goes with golden.
+/// "G:M" -> (G, M): the colon is the one that leaves two names that exist; a path without partner
+/// goes with golden.
 /// errors  Usage
 [[nodiscard]] Result<std::pair<std::string, std::string>> parse_floor_run(
     const std::string& text, const std::string& golden_path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sentences are those of Ascend/msit: msit/components/utils/cmp_algorithm.py, its spelling included.
+// The sentences are those of Ascend/msit: msit/components/utils/cmp_algorithm.py, its spelling
+// included.
 #include "compare/algorithms.hpp"
 
 #include <dlfcn.h>
@@ -24,7 +25,8 @@ constexpr size_t kMaxMessage = 1024;
 
 // ---- shared libraries ----
 
-/// 0: *value is set; anything else: it failed. msg is text of at most cap bytes with its final zero.
+/// 0: *value is set; anything else: it failed. msg is text of at most cap bytes with its final
+/// zero.
 using NativeFunction = int (*)(const float* golden, const float* my, size_t n, double* value,
                                char* msg, size_t cap);
 

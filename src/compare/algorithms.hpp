@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics of the user: FILE.py:FUNC in a helper process, FILE.so:FUNC in this one, or a callable that
+// Metrics of the user: FILE.py:FUNC in a helper process, FILE.so:FUNC in this one, or a callable
+// that
 // a binding brings.   docs/commands/compare.md
 #pragma once
 #include <memory>

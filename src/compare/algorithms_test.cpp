@@ -202,7 +202,8 @@ TEST_F(CustomAlgorithms, EndsAFunctionThatNeverReturns) {
       "def f(golden, my):\n"
       "    while golden.size > 1: time.sleep(60)\n"
       "    return 0, ''\n");
-  // Starting Python may take longer than a second on a loaded machine; then there is nothing to test.
+  // Starting Python may take longer than a second on a loaded machine; then there is nothing to
+  // test.
   if (!loaded) GTEST_SKIP() << loaded.error().message;
   EXPECT_EQ(compute(*(*loaded)[0]).message,
             "f: gave no answer within 1 s, its Python process was ended.");

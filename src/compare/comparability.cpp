@@ -119,7 +119,8 @@ std::vector<std::string> find_gaps(const Run& golden, const Run& mine, const Com
                                    const CompareOptions& options) {
   Gaps gaps(golden, mine, options);
   for (const Sheet& sheet : comparison.sheets) {
-    // Sheets of levels show the same tensors again; the last has all of them. Those of graphs are one each.
+    // Sheets of levels show the same tensors again; the last has all of them. Those of graphs are
+    // one each.
     if (sheet.graph >= 0 || &sheet == &comparison.sheets.back()) gaps.look_at(sheet);
   }
   return gaps.sentences();

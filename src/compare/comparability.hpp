@@ -13,9 +13,9 @@ namespace assay::compare {
 
 /// Why the two runs are not comparable as a whole, one sentence each; empty: they are.
 ///
-/// A run that did not finish or lost tensors; tensors of golden without partner, and those whose partner was chosen
-/// because it holds the same values. What the user left out (options.user, level) is not missing, nor is
-/// what options.allow_unmatched names.
+/// A run that did not finish or lost tensors; tensors of golden without partner, and those whose
+/// partner was chosen because it holds the same values. What the user left out (options.user,
+/// level) is not missing, nor is what options.allow_unmatched names.
 [[nodiscard]] std::vector<std::string> find_gaps(const run::Run& golden, const run::Run& mine,
                                                  const Comparison& comparison,
                                                  const CompareOptions& options);

@@ -329,7 +329,8 @@ class PairComparer {
   [[nodiscard]] uint64_t compared_bytes() const { return compared_bytes_; }
 
  private:
-  // A rule that what it pairs contradicts is not as sure as it was, and values that differ did not make the pair.
+  // A rule that what it pairs contradicts is not as sure as it was, and values that differ did not
+  // make the pair.
   static void doubt(Row* row) {
     if (row->metrics && row->metrics->state == measure::PairState::CountMismatch) {
       doubt(row, "shapes contradict the pair");
@@ -395,7 +396,8 @@ class PairComparer {
       add_sentence(tensor.error().describe(), &row->fail_reason);
       return std::nullopt;
     }
-    // Its values are held against the record with the sums that the comparison makes: hold_against_record().
+    // Its values are held against the record with the sums that the comparison makes:
+    // hold_against_record().
     Result<pair::PlainTensor> plain = pair::load_plain_unchecked(source.record, other);
     if (!plain) {
       add_sentence(plain.error().describe(), &row->fail_reason);
@@ -437,7 +439,9 @@ class PairComparer {
     compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
   }
 
-  // What its record does not tell of is no value of the run, and is not compared. sums   statistics of it; null: not known
+  // What its record does not tell of is no value of the run, and is not compared.
+  //
+  // sums   statistics of it; null: not known
   static void hold_against_record(const Source& source, const Tensor& tensor,
                                   const stats::TensorStats* sums, std::string_view side, Row* row) {
     const TensorRecord& record = source.record;
@@ -451,8 +455,8 @@ class PairComparer {
     row->comparable = row->identical = false;
   }
 
-  // Two engines may hold the units of a layer (heads, rows of an MLP) in another order. Between runs of
-  // one engine such a difference is a fault, and stays one.
+  // Two engines may hold the units of a layer (heads, rows of an MLP) in another order. Between
+  // runs of one engine such a difference is a fault, and stays one.
   std::optional<Tensor> in_golden_order(const Tensor& golden, const Source& mine,
                                         const Tensor& mine_tensor, const Row& row) const {
     if (options_.conventions.trusting || golden_.is_laid_out_like(mine_) || !row.comparable ||
@@ -484,7 +488,8 @@ class PairComparer {
     return storage_bytes(view.dtype, static_cast<uint64_t>(view.element_count())).value_or(0);
   }
 
-  // Statistics the capture took, or those of the tensor when it took none; it takes none of several ranks or of a part.
+  // Statistics the capture took, or those of the tensor when it took none; it takes none of several
+  // ranks or of a part.
   std::optional<stats::TensorStats> statistics_of(const Source& source, std::string_view side,
                                                   SideSummary* summary, Row* row) {
     if (source.recipe == nullptr && source.record.stats) return source.record.stats;

@@ -29,8 +29,8 @@ struct SideSummary {
   double l2_norm = NAN;
 };
 
-/// The path column of a record: its file, "file:member" inside a container, "token/node/output_0" when
-/// it has no data of its own.
+/// The path column of a record: its file, "file:member" inside a container, "token/node/output_0"
+/// when it has no data of its own.
 [[nodiscard]] std::string record_path(const run::TensorRecord& record);
 
 enum class Outcome : uint8_t { NotJudged, Pass, Fail };
@@ -58,7 +58,8 @@ struct Row {
   int64_t outside_tolerance = -1;  // elements with |m - g| > atol + rtol |g|; -1 when not counted
   double sqnr_db = NAN;            // 10 log10(sum g^2 / sum (m - g)^2); weights only
   std::string quantisation;        // "int8 per channel"; weights only
-  /// One an algorithm, in the order of CompareOptions; behind them what Conventions::more_values gave.
+  /// One an algorithm, in the order of CompareOptions; behind them what Conventions::more_values
+  /// gave.
   std::vector<AlgorithmValue> custom;
 
   // What a csv leaves out; a style of report may keep these rows in its workbook.
@@ -83,17 +84,18 @@ struct Sheet {
 
 struct Comparison;
 
-/// What a comparison after another program's rules does otherwise; the defaults are ours. A value, so that a vendor's room can
-/// hand in its own.
+/// What a comparison after another program's rules does otherwise; the defaults are ours. A value,
+/// so that a vendor's room can hand in its own.
 struct Conventions {
   measure::MetricRules rules = measure::MetricRules::Corrected;
-  /// Pairs, types and files are taken as they are: nothing is doubted, held against what the capture recorded, brought into the
-  /// other side's order or called a gap.
+  /// Pairs, types and files are taken as they are: nothing is doubted, held against what the
+  /// capture recorded, brought into the other side's order or called a gap.
   bool trusting = false;
   /// Pairs of nodes and operators; null: ours.
   const pair::LiteralRules* pairs = nullptr;
-  /// Pairs of weights, of sides whose tensors are taken as they are stored and of which mine is its first file alone, computed as
-  /// torch computes. Null: by names, codings and what the format GGUF changes.
+  /// Pairs of weights, of sides whose tensors are taken as they are stored and of which mine is its
+  /// first file alone, computed as torch computes. Null: by names, codings and what the format GGUF
+  /// changes.
   std::vector<pair::WeightPair> (*weight_pairs)(const pair::CheckpointSide& golden,
                                                 pair::CheckpointSide* mine) = nullptr;
   /// Values of a pair that has metrics, for Row::custom; null: none.
@@ -157,7 +159,8 @@ struct Comparison {
 
   /// The `count` rows with the largest error, worst first, each pair of tensors once and equal ones
   /// never: rows without numbers, then NaN and infinities at other places, then by relative L2
-  /// distance (statistics: relative error of the L2 norm), then in execution order; indices behind all others.
+  /// distance (statistics: relative error of the L2 norm), then in execution order; indices behind
+  /// all others.
   [[nodiscard]] std::vector<const Row*> worst_rows(size_t count) const;
   /// Nothing is beyond a limit, something was compared, and nothing of golden is missing.
   [[nodiscard]] bool is_within_limits() const;
@@ -169,8 +172,8 @@ struct Comparison {
 [[nodiscard]] Row compare_pair(const TensorView& golden, const TensorView& mine,
                                const CompareOptions& options);
 
-/// The same into a row whose paths and labels the caller has filled; what describes the tensors in it
-/// is replaced.
+/// The same into a row whose paths and labels the caller has filled; what describes the tensors in
+/// it is replaced.
 ///
 /// jobs      threads for this pair, instead of options.jobs
 /// subject   what limits with patterns are tested against

@@ -8,7 +8,8 @@
 namespace assay::compare {
 namespace {
 
-/// Four standard deviations of what chance gives unrelated tensors stay below the limit from here on.
+/// Four standard deviations of what chance gives unrelated tensors stay below the limit from here
+/// on.
 constexpr int64_t kFewValues = 32;
 constexpr double kExplained = 0.5;
 /// Share of the sum of squares below which the variance is a difference of equal numbers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One weight is a grid of codes and two coarser grids beside it, scales and zero points, all read row by
-// row of the float weight they stand for:
+// One weight is a grid of codes and two coarser grids beside it, scales and zero points, all read
+// row by row of the float weight they stand for:
 //
 //   codes [4, 8]       scale [4, 2]: groups of 4 in a row      zero [4, 1]: one a row
 //   c c c c  c c c c    s  s                                    z

@@ -31,9 +31,9 @@ struct Dequantised {
 
 /// wanted      shape of the float weight it stands for: tells int4 pairs from int8, and the two
 ///             layouts of a `qweight` apart
-/// like_torch  the original's arithmetic: torch broadcasting and rounding after each operation. Otherwise
-///             exact in fp64 and rounded once, and scales may be per output channel as [out], per
-///             group as [out, groups], per block of 128 x 128 as [rows, columns]
+/// like_torch  the original's arithmetic: torch broadcasting and rounding after each operation.
+///             Otherwise exact in fp64 and rounded once, and scales may be per output channel as
+///             [out], per group as [out, groups], per block of 128 x 128 as [rows, columns]
 /// jobs        threads; never changes the result
 /// errors      Invalid (a scale or zero point that does not fit) | Unsupported (layout) | NoSpace
 [[nodiscard]] Result<Dequantised> dequantise(const QuantisedParts& parts, const Dims& wanted,

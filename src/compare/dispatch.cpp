@@ -21,8 +21,8 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// True when a side has statistics and no tensor at all, so that only statistics can be compared. A file
-// that cannot be read, and a device's report, are no tensors.
+// True when a side has statistics and no tensor at all, so that only statistics can be compared. A
+// file that cannot be read, and a device's report, are no tensors.
 bool has_statistics_only(const Run& run) {
   bool any = false;
   for (const run::TensorRecord& record : run.records) {
@@ -49,8 +49,8 @@ std::vector<pair::Level> wanted_levels(LevelChoice level, bool statistics) {
   }
 }
 
-// Without the text of its graph an operator dump has names and values, and nobody knows which value of another
-// dump is which.
+// Without the text of its graph an operator dump has names and values, and nobody knows which value
+// of another dump is which.
 void note_missing_graph_texts(const Run& golden, const Run& mine, std::vector<std::string>* notes) {
   if (golden.has(run::Trait::GeOperators) && mine.has(run::Trait::FxNodes)) {
     notes->push_back(

@@ -31,12 +31,12 @@ struct ComparedPaths {
   std::vector<std::string> notes;  // what was decided for the user, one sentence each
 };
 
-/// In this order: checkpoints when asked for, pairs that dump_data() named, one file against one file,
-/// dumps of graph mode, any other two runs.
+/// In this order: checkpoints when asked for, pairs that dump_data() named, one file against one
+/// file, dumps of graph mode, any other two runs.
 ///
 /// options   `levels` is filled from PathOptions::level
-/// errors    WrongKind (a file against a folder: "The golden_path and my_path must both be directory or
-///           file.") | of opening and comparing the runs
+/// errors    WrongKind (a file against a folder: "The golden_path and my_path must both be
+///           directory or file.") | of opening and comparing the runs
 [[nodiscard]] Result<ComparedPaths> compare_paths(const std::string& golden_path,
                                                   const std::string& my_path,
                                                   const PathOptions& wanted,

@@ -45,8 +45,8 @@ Dims without_ones(const Dims& shape) {
   return out;
 }
 
-/// Shapes of the checkpoint's parameters that have axes of one, which files leave out, by name and what stands behind each of
-/// its dots.
+/// Shapes of the checkpoint's parameters that have axes of one, which files leave out, by name and
+/// what stands behind each of its dots.
 std::map<std::string, Dims, std::less<>> shapes_with_ones(const run::Run& run) {
   std::map<std::string, Dims, std::less<>> out;
   for (const TensorRecord& record : run.records) {
@@ -76,8 +76,8 @@ int64_t checkpoint_layer(std::string_view name) {
   return parse_number<int64_t>(rest.substr(0, rest.find('.'))).value_or(-1);
 }
 
-/// The parameter that the checkpoint has, of a single family before the usual one; else the usual one, since names may
-/// differ by a prefix.
+/// The parameter that the checkpoint has, of a single family before the usual one; else the usual
+/// one, since names may differ by a prefix.
 std::optional<std::string> checkpoint_name(const std::string& name,
                                            const std::set<std::string, std::less<>>& known) {
   constexpr std::string_view kModel = "model.";
@@ -93,8 +93,8 @@ std::optional<std::string> checkpoint_name(const std::string& name,
 
 // ---- experts ----
 
-/// Rows `first` to `first + count` of all rows of a tensor, whatever its number of axes, as a tensor of its own. Nothing
-/// where the bytes are not known or the rows are not whole.
+/// Rows `first` to `first + count` of all rows of a tensor, whatever its number of axes, as a
+/// tensor of its own. Nothing where the bytes are not known or the rows are not whole.
 std::optional<TensorRecord> rows_of(const TensorRecord& record, int64_t first, int64_t count,
                                     const Dims& shape, std::string name) {
   const Dims& whole = *record.shape;
@@ -113,8 +113,8 @@ std::optional<TensorRecord> rows_of(const TensorRecord& record, int64_t first, i
   return out;
 }
 
-/// A stacked tensor [experts, rows, columns], taken apart by expert and, where it is two matrices one after the other,
-/// by these.
+/// A stacked tensor [experts, rows, columns], taken apart by expert and, where it is two matrices
+/// one after the other, by these.
 /// names   of the matrices; `#` is the expert
 std::optional<std::vector<TensorRecord>> take_apart(const TensorRecord& record,
                                                     const std::vector<std::string>& names) {
@@ -156,7 +156,8 @@ void take_apart_all(run::Run* run, NamesOf names_of) {
 
 // ---- what the converter does ----
 
-/// Architectures whose rope turns neighbours (mode 0) although their checkpoints pair the halves of a head.
+/// Architectures whose rope turns neighbours (mode 0) although their checkpoints pair the halves of
+/// a head.
 bool reorders_heads(std::string_view architecture) {
   constexpr std::array<std::string_view, 12> kArchitectures = {
       "llama", "deci",    "baichuan", "internlm2",  "minicpm", "xverse",
@@ -282,12 +283,14 @@ class FileRows {
   size_t row_bytes_ = 0;
 };
 
-/// Whether a block whose type bounds no single value is another's. Quantisers keep the error of a block small: the worst
-/// was 1.3 times the squares of the block, of outliers 50 times as large as the rest; a block of another place has 1.5 to 2.
+/// Whether a block whose type bounds no single value is another's. Quantisers keep the error of a
+/// block small: the worst was 1.3 times the squares of the block, of outliers 50 times as large as
+/// the rest; a block of another place has 1.5 to 2.
 bool is_foreign_block(std::span<const float> values, std::span<const CodeReach> reaches,
                       std::span<const double> golden) {
   constexpr double kMaxSquaredError = 1.4;  // relative to the block's squares
-  // Beyond it rounding the scale costs as much as the codes, and numbers are too small for the type.
+  // Beyond it rounding the scale costs as much as the codes, and numbers are too small for the
+  // type.
   constexpr float kMaxHalfStep = 0.75F;  // steps
   double error = 0;
   double squares = 0;
@@ -422,7 +425,8 @@ void take_experts_apart(run::Run* gguf, run::Run* other) {
       return {};
     const auto up = up_shapes.find(checkpoint_layer(record.node));
     const Dims& shape = *record.shape;
-    // Some families have the axes in the other order, and gate and up in turn: those are left as they are.
+    // Some families have the axes in the other order, and gate and up in turn: those are left as
+    // they are.
     if (up == up_shapes.end() || (is_fused && Dims{shape[1] / 2, shape[2]} != up->second) ||
         (!is_fused && Dims{shape[2], shape[1]} != up->second))
       return {};

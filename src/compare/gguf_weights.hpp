@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of a GGUF file as the checkpoint has them that it was converted from, and whether rounding to its blocks
-// explains the difference. docs/commands/compare-weights.md
+// The weights of a GGUF file as the checkpoint has them that it was converted from, and whether
+// rounding to its blocks explains the difference. docs/commands/compare-weights.md
 #pragma once
 #include <cstdint>
 #include <map>
@@ -29,9 +29,10 @@ struct GgufSide {
   std::map<size_t, GgufWeight> weights;  // by record, of all that were renamed or changed
 };
 
-/// Takes the stacked experts of both sides apart, so that one matrix meets one: `blk.3.ffn_up_exps.weight` of 8 experts
-/// becomes `blk.3.ffn_up.0.weight` to `.7.weight`, and `experts.gate_up_proj` of a checkpoint `experts.0.gate_proj.weight` ...
-/// where its shape fits. Records point into the same bytes; the others stay in their order.
+/// Takes the stacked experts of both sides apart, so that one matrix meets one:
+/// `blk.3.ffn_up_exps.weight` of 8 experts becomes `blk.3.ffn_up.0.weight` to `.7.weight`, and
+/// `experts.gate_up_proj` of a checkpoint `experts.0.gate_proj.weight` ... where its shape fits.
+/// Records point into the same bytes; the others stay in their order.
 void take_experts_apart(run::Run* gguf, run::Run* other);
 
 /// gguf    run::open_checkpoint() of a .gguf file
@@ -42,8 +43,9 @@ void take_experts_apart(run::Run* gguf, run::Run* other);
 /// errors    Invalid: rows that do not fit the heads | Unsupported
 [[nodiscard]] Result<Tensor> in_checkpoint_order(Tensor tensor, const GgufWeight& weight);
 
-/// For Q and K that are far from golden: whether the rows fit in the other order, because the converter forgot to put
-/// them in rope's, or did it for an architecture whose rope pairs halves. A sentence, or nothing.
+/// For Q and K that are far from golden: whether the rows fit in the other order, because the
+/// converter forgot to put them in rope's, or did it for an architecture whose rope pairs halves. A
+/// sentence, or nothing.
 ///
 /// stored    the values as the file has them
 [[nodiscard]] Result<std::optional<std::string>> other_order(const Tensor& stored,
@@ -57,8 +59,8 @@ struct RoundingCheck {
   int64_t beyond_half_step = 0;  // farther than half a step of their block
   int64_t unexplained = 0;       // farther than any quantiser of the type goes, or not finite
   double worst_steps = 0;        // largest distance, in steps
-  int64_t worst_block =
-      -1;  // of the unexplained, the farthest in steps; counted from the tensor's start
+  // of the unexplained, the farthest in steps; counted from the tensor's start
+  int64_t worst_block = -1;
   int64_t worst_row = -1;  // of the file
   int64_t bad_blocks = 0;  // blocks with unexplained values
   /// "q8_0, within half a step", "q4_0, within rounding (12 of 4096 clipped)",

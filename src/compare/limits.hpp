@@ -50,8 +50,8 @@ struct LimitSubject {
 
 /// Reads a JSON list of objects with the keys match, dtype, op_type, atol, rtol, cos, rel_l2.
 /// text     content of the file
-/// errors   Invalid (not such a list, unknown key or dtype, a limit that is no number or out of its range); offset where
-///          known
+/// errors   Invalid (not such a list, unknown key or dtype, a limit that is no number or out of its
+///          range); offset where known
 [[nodiscard]] Result<std::vector<LimitRule>> parse_limit_rules(std::string_view text);
 
 }  // namespace assay::compare

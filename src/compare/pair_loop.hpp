@@ -11,9 +11,9 @@ namespace assay::compare {
 [[nodiscard]] Comparison begin_comparison(const run::Run& golden, const run::Run& mine,
                                           const CompareOptions& options);
 
-/// Calls work(i, threads) for each of `count` pairs: those whose tensors are large one by one with all
-/// threads on each, so that only one of them is resident, then the others side by side. Neither the
-/// order nor the number of threads may change what `work` does.
+/// Calls work(i, threads) for each of `count` pairs: those whose tensors are large one by one with
+/// all threads on each, so that only one of them is resident, then the others side by side. Neither
+/// the order nor the number of threads may change what `work` does.
 ///
 /// bytes_of   what a pair will probably read
 /// errors     Interrupted; `work` may end with the exception of throw_if_interrupted()

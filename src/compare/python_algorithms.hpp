@@ -9,8 +9,8 @@
 
 namespace assay::compare {
 
-/// Invariant: at most one process runs; requests go one at a time. The process ends with this object,
-/// and by itself when this one dies.
+/// Invariant: at most one process runs; requests go one at a time. The process ends with this
+/// object, and by itself when this one dies.
 class PythonHost;
 
 /// The text of python/assay/_algorithm_host.py.
@@ -19,9 +19,9 @@ extern const char* const kAlgorithmHost;
 /// Nothing is started before the first load.
 [[nodiscard]] std::shared_ptr<PythonHost> make_python_host();
 
-/// The interpreter is $ASSAY_PYTHON, else python3 beside the running program, else the one on PATH. A
-/// call that takes longer than $ASSAY_ALGORITHM_TIMEOUT seconds (600) ends the process, and the next
-/// call starts a new one; after three such failures in a row the algorithms are switched off.
+/// The interpreter is $ASSAY_PYTHON, else python3 beside the running program, else the one on PATH.
+/// A call that takes longer than $ASSAY_ALGORITHM_TIMEOUT seconds (600) ends the process, and the
+/// next call starts a new one; after three such failures in a row the algorithms are switched off.
 ///
 /// path        absolute, of the .py file
 /// spec        as the user wrote it, for messages

@@ -9,8 +9,8 @@
 
 namespace assay::compare {
 
-/// Holds the larger files of runs open and gives their pages back to the page cache when they exceed a limit.
-/// A page that is needed again costs a minor fault, so only speed can suffer.
+/// Holds the larger files of runs open and gives their pages back to the page cache when they
+/// exceed a limit. A page that is needed again costs a minor fault, so only speed can suffer.
 class ResidentFiles {
  public:
   explicit ResidentFiles(uint64_t max_bytes) : limit_(max_bytes) {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engines whose runs have graphs of operators in words of their own. A new one is added to all().
+// The engines whose runs have graphs of operators in words of their own. A new one is added to
+// all().
 #pragma once
 #include "locate/program/engine.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine has to say to be compared: a whole one in a page. It interprets graphs of aten operators whose nodes have numbers
-// instead of modules, and knows which number is which module's result. docs/design/engines.md
+// What an engine has to say to be compared: a whole one in a page. It interprets graphs of aten
+// operators whose nodes have numbers instead of modules, and knows which number is which module's
+// result. docs/design/engines.md
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

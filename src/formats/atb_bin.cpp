@@ -25,7 +25,7 @@ void append_line(std::string& text, std::string_view name, std::string_view valu
   text.append(name).append("=").append(value).append("\n");
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 /// "1,4096" -> [1, 4096]; "" -> [].
 Result<Dims> parse_dims(std::string_view text, uint64_t offset) {

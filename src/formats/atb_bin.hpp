@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATB's tensor files: a text header of name=value lines, then raw bytes; also the records without data (description
+// ATB's tensor files: a text header of name=value lines, then raw bytes; also the records without
+// data (description
 // only, statistics).   Bytes: docs/formats/atb-bin.md
 #pragma once
 #include <cmath>
@@ -23,8 +24,8 @@ struct AtbAttribute {
   std::string_view value;
 };
 
-/// The text in front of the payload: $Version, $Object.Count, $Object.Length, the attributes in the order given,
-/// $Object.data when there is a payload, $End.
+/// The text in front of the payload: $Version, $Object.Count, $Object.Length, the attributes in the
+/// order given, $Object.data when there is a payload, $End.
 /// payload_bytes   nothing for a record without object: description only, statistics
 [[nodiscard]] std::string atb_bin_header(std::span<const AtbAttribute> attributes,
                                          std::optional<uint64_t> payload_bytes);
@@ -76,9 +77,9 @@ struct AtbBin {
 ///           more than 64 dimensions)
 [[nodiscard]] Result<AtbBin> read_atb_bin(ByteSpan file);
 
-/// The payload as a tensor in the order in which it is stored. A FRACTAL_NZ payload whose `dims` are
-/// the logical [..., rows, columns] gets its stored shape [..., columns / c0, rows / 16 * 16, c0],
-/// with c0 = 32 bytes, when that is what the payload's size says.
+/// The payload as a tensor in the order in which it is stored. A FRACTAL_NZ payload whose `dims`
+/// are the logical [..., rows, columns] gets its stored shape [..., columns / c0, rows / 16 * 16,
+/// c0], with c0 = 32 bytes, when that is what the payload's size says.
 ///
 /// errors    NotFound (no payload: description, statistics, reference) | Unsupported (dtype number
 ///           without a type here) | TooLarge | Truncated (dims need more bytes than the payload has)

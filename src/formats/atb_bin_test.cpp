@@ -42,7 +42,7 @@ TEST(AtbBinHeader, TellsAnEmptyTensorFromADescription) {
             "$Object.data=0,0\n$End=1\n");
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 std::string file_of(std::string_view dtype, std::string_view dims, const std::string& payload,
                     std::string_view format = "2") {

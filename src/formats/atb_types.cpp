@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables: number, word of the operation csv and our type, e.g. 27 "bf16" BFloat16; number and word of memory formats.
+// Tables: number, word of the operation csv and our type, e.g. 27 "bf16" BFloat16; number and word
+// of memory formats.
 #include "formats/atb_types.hpp"
 
 namespace assay::formats {

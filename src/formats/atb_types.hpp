@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers and words by which ATB dumps name element types and memory formats (Mki types, equal to ACL's
+// The numbers and words by which ATB dumps name element types and memory formats (Mki types, equal
+// to ACL's
 // aclDataType and aclFormat).   Table: docs/formats/atb-bin.md
 #pragma once
 #include <cstdint>
@@ -14,8 +15,8 @@ inline constexpr int64_t kAtbUndefined = -1;  // as dtype and as format
 inline constexpr int64_t kAtbFormatNd = 2;
 inline constexpr int64_t kAtbFormatFractalNz = 29;
 
-/// Our type for an ATB number; nothing for numbers that are unknown or have no type here (undefined, string, uint1,
-/// float6, float4_e1m2).
+/// Our type for an ATB number; nothing for numbers that are unknown or have no type here
+/// (undefined, string, uint1, float6, float4_e1m2).
 [[nodiscard]] std::optional<DType> dtype_from_atb(int64_t atb_dtype);
 /// The ATB number of a type; nothing for types that ATB does not know.
 [[nodiscard]] std::optional<int64_t> atb_from_dtype(DType dtype);

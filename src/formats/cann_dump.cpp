@@ -52,9 +52,9 @@ std::optional<uint64_t> total_bytes(const std::vector<Slot>& slots) {
   return total;
 }
 
-/// Tensors that announce bytes but had no address when the file was written: their bytes are not there and
-/// everything behind them lies that much earlier. Empty where that does not explain the file: writers that
-/// give no addresses at all write every byte.
+/// Tensors that announce bytes but had no address when the file was written: their bytes are not
+/// there and everything behind them lies that much earlier. Empty where that does not explain the
+/// file: writers that give no addresses at all write every byte.
 std::vector<const Slot*> tensors_without_address(const std::vector<Slot>& slots,
                                                  std::optional<uint64_t> announced,
                                                  uint64_t payload_bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dump files of CANN's graph engine: a protobuf header, then the operands of one operator. Read in cann_dump.cpp (where
-// the payload is), cann_message.cpp and cann_nano.cpp (headers); cann_tensor.cpp makes tensors of them. Bytes: docs/formats/cann-dump.md
+// Dump files of CANN's graph engine: a protobuf header, then the operands of one operator. Read in
+// cann_dump.cpp (where the payload is), cann_message.cpp and cann_nano.cpp (headers);
+// cann_tensor.cpp makes tensors of them. Bytes: docs/formats/cann-dump.md
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -91,12 +92,12 @@ inline constexpr std::string_view kCannDumpVersion = "2.0";  // of the current v
 }
 
 /// Parses one dump file held in memory. In the payload inputs come first, then outputs, buffers and
-/// workspaces; in files with a message (of an exception) workspaces before buffers. A tensor whose bytes are missing keeps its description and says
-/// so in `problem`; the others stay usable.
+/// workspaces; in files with a message (of an exception) workspaces before buffers. A tensor whose
+/// bytes are missing keeps its description and says so in `problem`; the others stay usable.
 ///
 /// file      the whole file; any size, never trusted
-/// errors    Truncated (8 bytes or less, a header longer than the file) | Invalid (header is no DumpData)
-///           | TooLarge (more than 65536 operands of a kind)
+/// errors    Truncated (8 bytes or less, a header longer than the file) | Invalid (header is no
+///           DumpData) | TooLarge (more than 65536 operands of a kind)
 [[nodiscard]] Result<CannDump> read_cann_dump(ByteSpan file);
 
 /// The header alone: description without data. errors  Invalid | TooLarge
@@ -104,27 +105,28 @@ inline constexpr std::string_view kCannDumpVersion = "2.0";  // of the current v
 /// The same of the Nano variant. errors  Truncated | Invalid | TooLarge
 [[nodiscard]] Result<CannDump> read_cann_nano_header(ByteSpan header);
 
-/// The first 8 + N bytes of a file: header length and header. The bytes of inputs, outputs, buffers and workspaces
-/// (with a message: workspaces, then buffers) follow in that order as they are, without gaps.
+/// The first 8 + N bytes of a file: header length and header. The bytes of inputs, outputs, buffers
+/// and workspaces (with a message: workspaces, then buffers) follow in that order as they are,
+/// without gaps.
 ///
-/// dump      `variant`, `version`, `warnings` and every `problem` are ignored: the current variant, version "2.0", is
-///           written. Each operand's `data` is exactly `size_bytes` long: a reader finds a later tensor only by the
-///           sizes of those before it. Sizes are 64 bits wide throughout.
-///           With `has_operand_indices` the arg_index of every tensor is its index among the operator's inputs or
-///           outputs, and the attribute that says so is added.
-/// errors    Invalid: data and size_bytes differ, a negative dimension | TooLarge: the header exceeds 2 GiB, protobuf's
-///           limit
+/// dump      `variant`, `version`, `warnings` and every `problem` are ignored: the current variant,
+///           version "2.0", is written. Each operand's `data` is exactly `size_bytes` long: a
+///           reader finds a later tensor only by the sizes of those before it. Sizes are 64 bits
+///           wide throughout. With `has_operand_indices` the arg_index of every tensor is its index
+///           among the operator's inputs or outputs, and the attribute that says so is added.
+/// errors    Invalid: data and size_bytes differ, a negative dimension | TooLarge: the header
+///           exceeds 2 GiB, protobuf's limit
 [[nodiscard]] Result<std::vector<std::byte>> cann_dump_header(const CannDump& dump);
 
-/// True when the first bytes can only be such a file: header length and version "2.0", or Nano's magic.
-/// Files without these bytes are told by their name.
+/// True when the first bytes can only be such a file: header length and version "2.0", or Nano's
+/// magic. Files without these bytes are told by their name.
 [[nodiscard]] bool looks_like_cann_dump(ByteSpan file);
 
 /// The tensor in the framework's order. Tiled layouts (FRACTAL_NZ, FRACTAL_Z, NC1HWC0, ...) are
-/// converted into memory of their own and cut to `original_shape`; where the shapes do not allow that,
-/// and for every other layout, the result borrows the file and has the stored shape.
-/// Types of 1, 2, 4 and 6 bits become int8, uint8 or, without loss, float32, in memory of their own;
-/// int4 does so only where it is tiled.
+/// converted into memory of their own and cut to `original_shape`; where the shapes do not allow
+/// that, and for every other layout, the result borrows the file and has the stored shape. Types of
+/// 1, 2, 4 and 6 bits become int8, uint8 or, without loss, float32, in memory of their own; int4
+/// does so only where it is tiled.
 ///
 /// errors    Truncated (fewer bytes than the shape needs, or none) | Unsupported (element type) |
 ///           TooLarge

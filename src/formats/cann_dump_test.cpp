@@ -13,7 +13,7 @@
 namespace assay::formats {
 namespace {
 
-// ---- a protobuf encoder of its own, so that reader and test share no code ------------------------
+// ---- a protobuf encoder of its own, so that reader and test share no code -----------------------
 
 std::string varint(uint64_t value) {
   std::string out;
@@ -93,7 +93,7 @@ std::string counting(size_t count) {
 }
 constexpr uint64_t kInt16 = 5;
 
-// ---- the current layout --------------------------------------------------------------------------
+// ---- the current layout -------------------------------------------------------------------------
 
 // docs/formats/cann-dump.md explains these 110 bytes.
 const std::string kAdd = [] {
@@ -286,7 +286,7 @@ TEST(ReadCannDump, RefusesMoreOperandsThanAnyOperatorHas) {
   EXPECT_EQ(error_of(file_of(header, "")), Errc::TooLarge);
 }
 
-// ---- other layouts -------------------------------------------------------------------------------
+// ---- other layouts ------------------------------------------------------------------------------
 
 TEST(ReadCannDump, ReadsOldFilesWithTheirDataInsideTheHeader) {
   const std::string file =
@@ -336,7 +336,7 @@ TEST(LooksLikeCannDump, TellsDumpsFromOtherFiles) {
   EXPECT_EQ(detect_file(as_bytes(kAdd), "1234567890"), FileKind::CannDump);  // a hashed name
 }
 
-// ---- element types -------------------------------------------------------------------------------
+// ---- element types ------------------------------------------------------------------------------
 
 CannTensor stored(int32_t type, int32_t format, Dims shape, Dims original,
                   const std::string& data) {
@@ -458,7 +458,7 @@ TEST(CannTensor, HoldsNothingForAShapeWithAZero) {
   EXPECT_EQ(tensor.view.shape, (Dims{0, 3}));
 }
 
-// ---- memory formats ------------------------------------------------------------------------------
+// ---- memory formats -----------------------------------------------------------------------------
 
 constexpr int32_t kInt16Type = static_cast<int32_t>(kInt16);
 

@@ -167,7 +167,8 @@ RC_GTEST_PROP(CannDumpHeader, ReadsBackAnyTensor, ()) {
   dump.outputs = {operand, operand};
 
   const std::string file = file_of(dump);
-  // Without an operand's bytes nothing tells where the next one starts; an empty header is no dump either.
+  // Without an operand's bytes nothing tells where the next one starts; an empty header is no dump
+  // either.
   RC_PRE(file.size() > 8);
   const auto back = read_cann_dump(as_bytes(file));
 

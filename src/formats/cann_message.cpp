@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a dump file, message DumpData in protobuf's binary form: every field once, for reading and for writing.
+// The header of a dump file, message DumpData in protobuf's binary form: every field once, for
+// reading and for writing.
 //
 //   0a 03 "2.0"      1, version                32 09 "model/add"   6, name of the operator
 //   10 c0 c4 bf ..   2, time                   22 10 ..            4, an input: 08 01   1, float32
@@ -29,10 +30,12 @@ constexpr auto kOriginFields = [](auto& fields, auto& origin) {
   fields.number(4, origin.format);
 };
 
-/// The field that a message stands at. What no call takes is unknown or of another wire type; number 0 is no field.
+/// The field that a message stands at. What no call takes is unknown or of another wire type;
+/// number 0 is no field.
 class FieldReader {
  public:
-  /// Hands every field to fields(FieldReader&). Throws protozero::exception where the bytes are no message.
+  /// Hands every field to fields(FieldReader&). Throws protozero::exception where the bytes are no
+  /// message.
   template <typename Fields>
   static void read(pbf_reader message, Fields fields) {
     while (message.next()) {
@@ -117,7 +120,8 @@ class FieldReader {
   bool taken_ = false;
 };
 
-/// Writes fields in the order of the calls. proto3 leaves out numbers that are 0 and texts that are empty.
+/// Writes fields in the order of the calls. proto3 leaves out numbers that are 0 and texts that are
+/// empty.
 class FieldWriter {
  public:
   explicit FieldWriter(std::string& message) : writer_(message) {}
@@ -223,8 +227,8 @@ constexpr auto kDumpFields = [](auto& fields, auto& dump) {
   fields.text(9, dump.message);
 };
 
-/// Ours: arg_index is the index among the operator's inputs or outputs. In the vendor's files the k-th input can be
-/// operand k + n, and arg_index is 0 or, after an exception, a kernel's.
+/// Ours: arg_index is the index among the operator's inputs or outputs. In the vendor's files the
+/// k-th input can be operand k + n, and arg_index is 0 or, after an exception, a kernel's.
 CannAttribute operand_indices() { return {"assay_operand_index", "arg_index"}; }
 
 Status check_sizes(std::string_view kind, const auto& operands) {

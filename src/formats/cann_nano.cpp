@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of Nano's dump files: blocks of tag, length and value. Types are in the run time's numbering.
+// The header of Nano's dump files: blocks of tag, length and value. Types are in the run time's
+// numbering.
 //
 //   | u32 5A5A5A5A | u32 version | u32 tag (4 inputs, 5 outputs) | u32 length | u32 count | record ... | next block ...
 //

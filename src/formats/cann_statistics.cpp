@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table with a row for each operand. Columns are found by name, since the two dialects order them differently:
+// A table with a row for each operand. Columns are found by name, since the two dialects order them
+// differently:
 //
 //   Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,...    classic
 //   Input/Output,Index,Data Size,Data Type,Format,Shape,Count,Max Value,...                                  host
@@ -44,7 +45,7 @@ constexpr std::array<StatisticNames, 7> kStatistics = {{
 }};
 constexpr size_t kClassicStatistics = 6;
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 /// The columns behind Shape, in the file's order; an empty name stands for Count.
 std::vector<const StatisticNames*> statistic_columns(const std::vector<CannStatistic>& chosen) {
@@ -129,7 +130,7 @@ std::string shape_cell(const std::optional<Dims>& shape) {
   return text;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 /// Where the columns of a file are; npos: it does not have the column.
 struct Columns {
@@ -164,7 +165,8 @@ std::optional<Dims> shape_of(std::string_view cell) {
   return shape;
 }
 
-/// The cell's number; nothing when it is empty, NA or not there. `problem` names a cell that is none of these.
+/// The cell's number; nothing when it is empty, NA or not there. `problem` names a cell that is
+/// none of these.
 template <typename Number>
 std::optional<Number> number_of(const std::vector<std::string>& cells, size_t column,
                                 std::string* problem) {
@@ -207,7 +209,7 @@ Result<CannStatisticsRow> row_of(const std::vector<std::string>& cells, const Co
   return row;
 }
 
-// ---- our statistics ------------------------------------------------------------------------------
+// ---- our statistics -----------------------------------------------------------------------------
 
 std::optional<double> if_known(double value, bool known) {
   return known ? std::optional(value) : std::nullopt;

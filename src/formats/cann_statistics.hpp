@@ -35,7 +35,8 @@ struct CannStatisticsRow {
 
 /// Both dialects: the thirteen classic columns, or Count and a choice of statistics behind Shape.
 ///
-/// text      the whole file; never trusted. A row that cannot be read gives a warning and is left out.
+/// text      the whole file; never trusted. A row that cannot be read gives a warning and is left
+///           out.
 /// errors    Invalid (the first line is no such header) | TooLarge (more than 1 M rows)
 struct CannStatistics {
   std::vector<CannStatisticsRow> rows;
@@ -46,14 +47,15 @@ struct CannStatistics {
 /// True when the first line can only be the header of such a file.
 [[nodiscard]] bool looks_like_cann_statistics(std::string_view text);
 
-/// The file's text with a header line. `chosen` empty means the six of the classic header.
-/// Numbers have as many digits as they need to be read back as float32, those of integers and of 64-bit types
-/// as float64; counts are integers; what is absent is NA.
+/// The file's text with a header line. `chosen` empty means the six of the classic header. Numbers
+/// have as many digits as they need to be read back as float32, those of integers and of 64-bit
+/// types as float64; counts are integers; what is absent is NA.
 [[nodiscard]] std::string write_cann_statistics(const std::vector<CannStatisticsRow>& rows,
                                                 const std::vector<CannStatistic>& chosen = {});
 
-/// A row of the statistics that this project computes. NaN is counted and left out of max, min, average and
-/// norm; infinities take part. Of an empty tensor, and of NaN alone, these four are absent.
+/// A row of the statistics that this project computes. NaN is counted and left out of max, min,
+/// average and norm; infinities take part. Of an empty tensor, and of NaN alone, these four are
+/// absent.
 [[nodiscard]] CannStatisticsRow cann_statistics_row(bool is_input, uint32_t index, DType dtype,
                                                     const Dims& shape,
                                                     const stats::TensorStats& stats);

@@ -63,7 +63,8 @@ TEST(WriteCannStatistics, PutsTheCountBeforeAChoice) {
 
 TEST(WriteCannStatistics, KeepsEveryDigitOfAFloat) {
   const std::string text = write_cann_statistics({row_of_floats({0.1f, 16777216})});
-  // 0.1f is 0.100000001490116...; the mean of the two is 8388608.05, whose nearest float32 is 8388608.
+  // 0.1f is 0.100000001490116...; the mean of the two is 8388608.05, whose nearest float32 is
+  // 8388608.
   EXPECT_NE(text.find(",2,16777216,0.1,8388608,2,0,0,0"), std::string::npos) << text;
 }
 

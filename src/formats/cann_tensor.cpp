@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of a dump file as tensors: values of less than a byte become whole elements, tiles a plain order.
+// Operands of a dump file as tensors: values of less than a byte become whole elements, tiles a
+// plain order.
 //
 //   int4   | v1 v0 |    uint1  | v0 v1 .. v7 |    float6  v0 in bits 0..5, v1 in 6..11 across the bytes, low bits first
 #include <cstring>
@@ -90,8 +91,8 @@ Result<Tensor> unpack(const CannTensor& tensor, const Packing& packing) {
   return Tensor{view, memory};
 }
 
-/// The first order of the framework's axes that explains the sizes: the header does not say it. Nothing: the tensor stays
-/// as it is stored.
+/// The first order of the framework's axes that explains the sizes: the header does not say it.
+/// Nothing: the tensor stays as it is stored.
 std::optional<Tiling> tiling_of(const CannTensor& tensor) {
   const CannFormat* format = cann_layout(tensor.format);
   // Of an undefined type only the bytes are known: their view does not have the tensor's shape.

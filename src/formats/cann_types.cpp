@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables: types by the number of the messages (1 DT_FLOAT), and by the number of the run time (0 DT_FLOAT); formats.
+// Tables: types by the number of the messages (1 DT_FLOAT), and by the number of the run time (0
+// DT_FLOAT); formats.
 #include "formats/cann_types.hpp"
 
 #include <algorithm>
@@ -17,7 +18,8 @@ struct ElementType {
   std::optional<DType> dtype;  // nothing: without one here
 };
 // Indexed by the message's number. Undefined types are bytes.
-// source  Ascend/torchair: proto/ge_ir.proto; the last two: hicann/runtime: src/dfx/adump/proto/dump_task.proto
+// source  Ascend/torchair: proto/ge_ir.proto; the last two: hicann/runtime:
+//         src/dfx/adump/proto/dump_task.proto
 constexpr ElementType kTypes[] = {{"DT_UNDEFINED", DType::Int8},
                                   {"DT_FLOAT", DType::Float32},
                                   {"DT_FLOAT16", DType::Float16},

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and names that CANN has for element types and memory formats. Tables: docs/formats/cann-dump.md
+// Numbers and names that CANN has for element types and memory formats. Tables:
+// docs/formats/cann-dump.md
 //
-// There are two numberings of element types: the one of protobuf messages (dump files, graph texts), where float32
-// is 1, and the one of the run time (ge.Const(dtype=), message OriginalOp, Nano files), where it is 0.
+// There are two numberings of element types: the one of protobuf messages (dump files, graph
+// texts), where float32 is 1, and the one of the run time (ge.Const(dtype=), message OriginalOp,
+// Nano files), where it is 0.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,7 +19,8 @@ namespace assay::formats {
 
 inline constexpr int32_t kCannFormatNd = 2;
 
-/// Type of a message's number; nothing for types without one here (text, handles, those of 1, 2 and 6 bits).
+/// Type of a message's number; nothing for types without one here (text, handles, those of 1, 2 and
+/// 6 bits).
 [[nodiscard]] std::optional<DType> dtype_from_cann(int32_t data_type);
 
 /// The message's number of a type: Float32 -> 1; nothing for types that CANN does not have.
@@ -29,7 +32,8 @@ inline constexpr int32_t kCannFormatNd = 2;
 /// 0 -> 1; -1 for numbers that the run time does not have.
 [[nodiscard]] int32_t cann_from_runtime(int32_t data_type);
 
-/// Shape as CANN counts it: elements of Float4E2M1FNx2 hold two values, so that its last dimension doubles.
+/// Shape as CANN counts it: elements of Float4E2M1FNx2 hold two values, so that its last dimension
+/// doubles.
 [[nodiscard]] Dims cann_shape(DType dtype, const Dims& shape);
 
 /// "DT_FLOAT", as in statistics and graph texts; "DT_UNDEFINED" for numbers without a name.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ways to one value: 64 bytes at a time by carry-less multiplication, 16 by tables, and one bit at a time.
+// Three ways to one value: 64 bytes at a time by carry-less multiplication, 16 by tables, and one
+// bit at a time.
 #include "formats/crc32.hpp"
 
 #include <array>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells between separators, rows between line ends. In quotes a cell may hold both, and a quote is two of them:
+// Cells between separators, rows between line ends. In quotes a cell may hold both, and a quote is
+// two of them:
 //
 //   plain,"a, b","says ""yes""",\n      plain | a, b | says "yes" |
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// By the first bytes: 93 "NUMPY" npy, "PK" 03 04 a zip (its entries say which), "GGUF", "$Version=" ATB, ...; by the
-// name only where the bytes say nothing.
+// By the first bytes: 93 "NUMPY" npy, "PK" 03 04 a zip (its entries say which), "GGUF", "$Version="
+// ATB, ...; by the name only where the bytes say nothing.
 #include "formats/detect.hpp"
 
 #include <algorithm>
@@ -50,7 +50,8 @@ FileKind zip_kind(ByteSpan file, std::string_view name) {
   return arrays ? FileKind::Npz : FileKind::Zip;
 }
 
-// u64 length and '{'. The zeros of a file whose writer was stopped say nothing; then the name decides.
+// u64 length and '{'. The zeros of a file whose writer was stopped say nothing; then the name
+// decides.
 bool looks_like_safetensors(ByteSpan file) {
   if (file.size() < 9) return false;
   const auto length = load<uint64_t>(file.data());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a strict dump costs beyond the raw write: the CRC of every payload and some 1.2 kB around it.
-// Floors: memcpy of the same bytes. Rival: zlib's crc32.
+// What a strict dump costs beyond the raw write: the CRC of every payload and some 1.2 kB around
+// it. Floors: memcpy of the same bytes. Rival: zlib's crc32.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -10,7 +10,8 @@
 
 namespace assay::formats {
 
-/// Reads up to 64 elements at both ends of a view, so that a sanitizer sees an address outside its storage.
+/// Reads up to 64 elements at both ends of a view, so that a sanitizer sees an address outside its
+/// storage.
 inline void touch(const TensorView& view) {
   const int64_t count = view.element_count();
   const int64_t part = std::min<int64_t>(count, 64);

@@ -150,7 +150,8 @@ std::optional<DType> plain_type(uint32_t ggml_type) {
   return std::nullopt;
 }
 
-/// One line of the directory; `file_offset` counts from the start of the data until place_tensors().
+/// One line of the directory; `file_offset` counts from the start of the data until
+/// place_tensors().
 Result<GgufTensor> read_tensor_info(Cursor* cursor) {
   GgufTensor tensor;
   ASSAY_TRY(const std::string_view name, cursor->text());

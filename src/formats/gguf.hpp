@@ -33,7 +33,8 @@ enum class GgufType : uint8_t {
 };
 [[nodiscard]] std::string_view gguf_type_name(GgufType type);  // "uint8", "string"
 
-/// One value of the metadata, borrowed from the file. An array's elements are read when they are asked for.
+/// One value of the metadata, borrowed from the file. An array's elements are read when they are
+/// asked for.
 struct GgufValue {
   GgufType type = GgufType::UInt8;
   GgufType element_type = GgufType::UInt8;  // of an Array
@@ -52,8 +53,8 @@ struct GgufValue {
   void for_each(const std::function<bool(const GgufValue&)>& take) const;
 };
 
-/// For people: numbers, texts in quotes inside arrays, at most `max_elements` of an array and then its
-/// size: [1, 2, ...] (32000).
+/// For people: numbers, texts in quotes inside arrays, at most `max_elements` of an array and then
+/// its size: [1, 2, ...] (32000).
 [[nodiscard]] std::string gguf_value_text(const GgufValue& value, size_t max_elements = 8);
 
 struct GgufEntry {
@@ -93,8 +94,8 @@ struct Gguf {
 
 /// Parses one file held in memory. Values and tensors borrow `file`.
 ///
-/// Every length is checked against the file before it is used; memory is bounded by a small multiple of
-/// the file. Names are unique, tensors are aligned, inside the file and do not overlap.
+/// Every length is checked against the file before it is used; memory is bounded by a small
+/// multiple of the file. Names are unique, tensors are aligned, inside the file and do not overlap.
 ///
 /// errors    BadMagic | Unsupported (version) | Truncated (offset of what is missing) |
 ///           Invalid (types, counts, names, alignment, overlaps; offset) | TooLarge
@@ -103,8 +104,8 @@ struct Gguf {
 /// The same; the result keeps the mapping alive.
 [[nodiscard]] Result<Gguf> read_gguf_file(const MappedFile& file);
 
-/// The values: plain types as they are, borrowed from the file; block types in float32, in memory of their
-/// own. Elements of a big-endian file are turned round.
+/// The values: plain types as they are, borrowed from the file; block types in float32, in memory
+/// of their own. Elements of a big-endian file are turned round.
 /// errors    Unsupported (type that cannot be decoded, blocks of a big-endian file)
 [[nodiscard]] Result<Tensor> gguf_tensor(const Gguf& file, const GgufTensor& tensor);
 

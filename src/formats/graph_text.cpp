@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxRank = 64;
 
-// ---- messages ------------------------------------------------------------------------------------
+// ---- messages -----------------------------------------------------------------------------------
 
 /// Keeps the text of a string field; the last one wins.
 Status read_text(TextReader* reader, std::string* out) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of CANN's graph engine as protobuf text: dynamo_*_graph_*.txt (a GraphDef) and ge_proto_*.txt
+// Graphs of CANN's graph engine as protobuf text: dynamo_*_graph_*.txt (a GraphDef) and
+// ge_proto_*.txt
 // (a ModelDef with GraphDefs inside).   Fields and attributes: docs/formats/ge-tree.md
 #pragma once
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace assay::formats {
 
-/// The values of an attribute that mapping needs; tensors, functions and nested graphs are left out.
+/// The values of an attribute that mapping needs; tensors, functions and nested graphs are left
+/// out.
 struct GraphAttribute {
   std::optional<std::string> text;  // s, bt, expression
   std::optional<int64_t> number;    // i, dt
@@ -47,8 +49,8 @@ struct GraphText {
   std::vector<GraphOp> ops;  // in the order of the file: that of execution
 };
 
-/// Parses protobuf's text format: nested messages in {} or <>, lists in [], comments, adjacent strings,
-/// all escapes. Unknown fields are checked for their form and skipped.
+/// Parses protobuf's text format: nested messages in {} or <>, lists in [], comments, adjacent
+/// strings, all escapes. Unknown fields are checked for their form and skipped.
 ///
 /// text      the whole file; never trusted
 /// returns   the graphs in file order; a bare GraphDef is one graph without a name

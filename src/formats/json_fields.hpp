@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON from outside: a text that is parsed with care, and members of which only the expected type is taken.
+// JSON from outside: a text that is parsed with care, and members of which only the expected type
+// is taken.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,7 +15,8 @@ namespace assay::formats {
 
 inline constexpr size_t kMaxJsonNesting = 64;
 
-/// Deepest nesting of { and [ outside of strings: to be checked before a parser that allocates per level.
+/// Deepest nesting of { and [ outside of strings: to be checked before a parser that allocates per
+/// level.
 [[nodiscard]] size_t json_nesting(std::string_view text);
 
 /// errors  Invalid: no JSON object | TooLarge: nested deeper than kMaxJsonNesting
@@ -35,7 +37,8 @@ inline constexpr size_t kMaxJsonNesting = 64;
 /// As people read it: a text as it is, everything else as JSON.
 [[nodiscard]] std::string plain_text(const nlohmann::json& value);
 
-/// "host.torch" = "2.13.0", "config.steps" = "[0,1]": the members of an object, and of those in it, as plain texts.
+/// "host.torch" = "2.13.0", "config.steps" = "[0,1]": the members of an object, and of those in it,
+/// as plain texts.
 void flatten(const nlohmann::json& value, const std::string& name,
              std::map<std::string, std::string>* out);
 

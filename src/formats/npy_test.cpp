@@ -122,7 +122,8 @@ TEST(ReadNpz, ReadsStoredAndCompressedArrays) {
 }
 
 TEST(ReadNpyFile, KeepsTheMappingAlive) {
-  // Given tensors whose MappedFile objects are gone, when they are read, then their pages are still there.
+  // Given tensors whose MappedFile objects are gone, when they are read, then their pages are still
+  // there.
   const std::string folder = std::string(ASSAY_TEST_DATA) + "/npy/";
   const auto one = [&] {
     return read_npy_file(MappedFile::open(folder + "float32.npy").value()).value();

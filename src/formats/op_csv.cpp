@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells between '|' without quotes, one line a call; of several tensors the parts stand between ';':
+// Cells between '|' without quotes, one line a call; of several tensors the parts stand between
+// ';':
 //
 //   CaseNum|CaseName|OpName|OpParam|InNum|InDType|InFormat|InShape|OutNum|...
 //   1|LinearOperation_2_01|LinearOperation_2_0|{"hasBias":false}|2|float16;float16|nd;nd|1,4096;4096,4096|1|...

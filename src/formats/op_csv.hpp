@@ -25,8 +25,8 @@ struct OpCsvTensor {
 /// The header line, without line feed.
 [[nodiscard]] std::string_view op_csv_header();
 
-/// One row without line feed; line feeds inside the arguments become blanks. Empty when a cell would
-/// be taken for a formula by a spreadsheet (starts with + = @ %, or with - and is no list of
+/// One row without line feed; line feeds inside the arguments become blanks. Empty when a cell
+/// would be taken for a formula by a spreadsheet (starts with + = @ %, or with - and is no list of
 /// numbers): the originals leave an empty line then, and so must the caller.
 /// case_num   lines already in the file with the header counted: 1, 2, 3 ...
 [[nodiscard]] std::string op_csv_row(uint64_t case_num, std::string_view op_name,

@@ -88,7 +88,7 @@ size_t status_words(const NewKind& kind, uint32_t version) {
   return is_core && version == kFourStatusWords ? 4 : 1;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 void load_fields(ByteSpan bytes, std::span<const Field> fields, OverflowEntry* entry) {
   for (size_t i = 0; i < fields.size(); ++i)
@@ -155,7 +155,7 @@ Result<OverflowReport> read_new(ByteSpan payload) {
   return report;
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 void store(std::vector<std::byte>* bytes, size_t at, auto value) {
   std::memcpy(bytes->data() + at, &value, sizeof value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The debug files of an overflow dump (Opdebug.Node_OpDebug...): which operator overflowed, and how.
-// Bytes: docs/formats/overflow-report.md
+// The debug files of an overflow dump (Opdebug.Node_OpDebug...): which operator overflowed, and
+// how. Bytes: docs/formats/overflow-report.md
 #pragma once
 #include <array>
 #include <cstdint>
@@ -36,19 +36,20 @@ struct OverflowReport {
 };
 
 /// payload   the bytes of the debug file's output; never trusted
-/// errors    Truncated | Invalid (neither form, a block too short for its kind) | Unsupported (a kind of core without
-///           a number above)
+/// errors    Truncated | Invalid (neither form, a block too short for its kind) | Unsupported (a
+///           kind of core without a number above)
 [[nodiscard]] Result<OverflowReport> read_overflow_report(ByteSpan payload);
 
 /// 2048 bytes: the new form, version 0; for atomic additions, which it does not have, the old one.
 [[nodiscard]] std::vector<std::byte> write_overflow_report(const OverflowEntry& entry);
 
-/// As JSON with the keys of the original: "DHA Atomic Add", "L2 Atomic Add", "AI Core" of the old form (zeros where
-/// there is no report), "magic", "version", "acc_list" of the new one. Addresses are hexadecimal texts, the rest
-/// numbers; the core's block is "block_id" in both forms.
+/// As JSON with the keys of the original: "DHA Atomic Add", "L2 Atomic Add", "AI Core" of the old
+/// form (zeros where there is no report), "magic", "version", "acc_list" of the new one. Addresses
+/// are hexadecimal texts, the rest numbers; the core's block is "block_id" in both forms.
 [[nodiscard]] std::string overflow_report_json(const OverflowReport& report);
 
-/// What the bits of the status mean, one sentence each: 0x110 of an AI Core gives two. Empty when no bit is set.
+/// What the bits of the status mean, one sentence each: 0x110 of an AI Core gives two. Empty when
+/// no bit is set.
 [[nodiscard]] std::vector<std::string> overflow_causes(const OverflowEntry& entry);
 
 }  // namespace assay::formats

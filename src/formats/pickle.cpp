@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions of one byte and their operand work on a stack, from which REDUCE and BUILD would call code; here they
-// make a node that says so:
+// Instructions of one byte and their operand work on a stack, from which REDUCE and BUILD would
+// call code; here they make a node that says so:
 //
 //   80 02  63 "torch._utils\n_rebuild_tensor_v2\n"  28 .. 74  52  2e
 //   PROTO  GLOBAL: a name                           ( .. tuple  REDUCE: {call, name, arguments}  STOP

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One page of 3392 bytes that host and command map, little-endian; then the JSON summary made of it.
+// One page of 3392 bytes that host and command map, little-endian; then the JSON summary made of
+// it.
 //
 //   0   "ASAYPRB1"  u32 version  u32 size      288   tool, 32 bytes             1344  8 notes of 256 bytes
 //   16  u64 pid     u64 start                  320   program, 512 bytes

@@ -61,7 +61,8 @@ struct ProbeCounters {
 };
 
 inline constexpr size_t kProbeNoteCount = 8;
-/// Begins the note about what ran while the choice of operations let nothing through: types, then "; ids ", then ids.
+/// Begins the note about what ran while the choice of operations let nothing through: types, then
+/// "; ids ", then ids.
 inline constexpr std::string_view kOperationsNote = "operations that ran: ";
 inline constexpr std::string_view kOperationsNoteIds = "; ids ";
 /// What such a note lists: "LinearOperation", "0_1". Nothing for other notes.

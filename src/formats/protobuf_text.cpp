@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// name: value, name { fields }, name < fields >, name: [value, ...]; comments from # on; adjacent strings are one:
+// name: value, name { fields }, name < fields >, name: [value, ...]; comments from # on; adjacent
+// strings are one:
 //
 //   op { name: "a" 'b'  input: ["x:0", "y:0"]  attr < i: -3 > }
 #include "formats/protobuf_text.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf's text format without a schema: fields one after the other, or the whole text as a flat list of them.
-// Nested messages in {} or <>, lists in [], comments, adjacent strings, all escapes.
+// Protobuf's text format without a schema: fields one after the other, or the whole text as a flat
+// list of them. Nested messages in {} or <>, lists in [], comments, adjacent strings, all escapes.
 // source   protobuf.dev: "Text Format Language Specification"
 #pragma once
 #include <algorithm>
@@ -33,8 +33,8 @@ inline std::optional<uint32_t> hex_digit(char c) {
 
 }  // namespace text_format
 
-/// Fields of messages, one after the other, straight from the text: nothing of a field is kept that its
-/// reader does not ask for.
+/// Fields of messages, one after the other, straight from the text: nothing of a field is kept that
+/// its reader does not ask for.
 class TextReader {
  public:
   explicit TextReader(std::string_view text) : text_(text) {}
@@ -75,8 +75,8 @@ class TextReader {
     return values([&] { return one_message(read); });
   }
 
-  /// Scalars that stand behind a field's colon: a string, decoded, or the text of a number or a name.
-  /// take(text) is called once, or for each of a list.
+  /// Scalars that stand behind a field's colon: a string, decoded, or the text of a number or a
+  /// name. take(text) is called once, or for each of a list.
   template <typename Take>
   Status scalars(Take take) {
     if (!colon()) return fail(Errc::Invalid, "a value without a colon before it", at_);
@@ -86,7 +86,8 @@ class TextReader {
     });
   }
 
-  /// Values of any kind: message(close) reads the fields of one, scalar(is_string, begin, end) is told where one stands.
+  /// Values of any kind: message(close) reads the fields of one, scalar(is_string, begin, end) is
+  /// told where one stands.
   template <typename Message, typename Scalar>
   Status any_values(Message message, Scalar scalar) {
     const bool has_colon = colon();
@@ -292,8 +293,9 @@ class TextReader {
   int depth_ = 0;
 };
 
-/// A parsed text. Fields are numbered in the order of the text; 0 is the text itself, a message without a name. The text
-/// must outlive the document: names and values point into it, so a tensor of a gigabyte costs nothing here.
+/// A parsed text. Fields are numbered in the order of the text; 0 is the text itself, a message
+/// without a name. The text must outlive the document: names and values point into it, so a tensor
+/// of a gigabyte costs nothing here.
 class TextDocument {
  public:
   using Field = uint32_t;
@@ -302,7 +304,8 @@ class TextDocument {
   enum class Kind : uint8_t { Message, String, Word };
 
   /// A list [a, b] is as many fields of its name.
-  /// errors   Invalid (with the offset) | TooLarge (nested deeper than 64, more than 2^26 fields, 4 GiB of text)
+  /// errors   Invalid (with the offset) | TooLarge (nested deeper than 64, more than 2^26 fields, 4
+  ///          GiB of text)
   [[nodiscard]] static Result<TextDocument> parse(std::string_view text);
 
   [[nodiscard]] Kind kind(Field field) const { return items_[field].kind; }

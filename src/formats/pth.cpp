@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zip whose records lie in one folder, each stored and 64-byte aligned; files of before torch 1.6 are one stream:
+// A zip whose records lie in one folder, each stored and 64-byte aligned; files of before torch 1.6
+// are one stream:
 //
 //   name/data.pkl    pickle: _rebuild_tensor_v2(storage "0", offset, size, stride, ..)
 //   name/byteorder   "little"
@@ -772,7 +773,8 @@ Result<std::vector<PthEntry>> read_legacy_kind(ByteSpan file) {
   return interpreter.run();
 }
 
-// LONG1 of the magic number 0x1950A86A20F9469CFC6C, STOP: the whole first pickle but for its protocol and frame.
+// LONG1 of the magic number 0x1950A86A20F9469CFC6C, STOP: the whole first pickle but for its
+// protocol and frame.
 constexpr std::string_view kLegacyMagic("\x8A\x0A\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19\x2E", 13);
 constexpr size_t kFrameBytes = 9;  // FRAME and a u64, from protocol 4 on
 constexpr size_t kTarMagicOffset = 257;

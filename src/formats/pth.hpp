@@ -20,8 +20,8 @@ namespace assay::formats {
 inline constexpr uint64_t kMaxPickleBytes = uint64_t{1} << 28;
 inline constexpr size_t kMaxPickleValues = size_t{1} << 21;  // values built while interpreting
 inline constexpr size_t kMaxPthVisited = size_t{1} << 20;    // values met while flattening
-// A value that stands in several places counts each time, but the sum stays within this many times the values built:
-// otherwise a list of lists of lists of one list has more leaves than any memory.
+// A value that stands in several places counts each time, but the sum stays within this many times
+// the values built: otherwise a list of lists of lists of one list has more leaves than any memory.
 inline constexpr size_t kMaxPthSharing = 16;
 inline constexpr uint64_t kMaxPthTextBytes = uint64_t{1} << 28;  // paths and texts of all entries
 inline constexpr int kMaxPthDepth = 128;   // nesting of lists, tuples and dicts
@@ -49,7 +49,8 @@ struct PthEntry {
   std::string text;
 };
 
-/// True for the beginning of a stream of pickles as torch wrote before 1.6, in any pickle protocol from 2 on.
+/// True for the beginning of a stream of pickles as torch wrote before 1.6, in any pickle protocol
+/// from 2 on.
 [[nodiscard]] bool is_legacy_pth(ByteSpan file);
 
 /// Leaves of the saved object in file order. Tensors borrow `file`: it must outlive them.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a .pth; and, because few mutations keep a zip whole, the same bytes as the pickle inside one.
+// Any bytes as a .pth; and, because few mutations keep a zip whole, the same bytes as the pickle
+// inside one.
 #include "formats/detect.hpp"
 #include "formats/fuzz_support.hpp"
 #include "formats/pth.hpp"

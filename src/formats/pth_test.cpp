@@ -344,7 +344,8 @@ TEST(WritePth, UsesZip64WhereThePayloadNeedsIt) {
   EXPECT_EQ(load<uint64_t>(epilogue.data() + 8), uint64_t{1} << 32);
   EXPECT_EQ(load<uint64_t>(epilogue.data() + 16), uint64_t{1} << 32);
   EXPECT_EQ(epilogue.substr(24, 4), "PK\x03\x04");
-  // The records behind it start beyond 2^32: their extra holds that position, and the directory too.
+  // The records behind it start beyond 2^32: their extra holds that position, and the directory
+  // too.
   const size_t version = epilogue.find("a/version");
   EXPECT_EQ(load<uint32_t>(epilogue.data() + version + 9), 0x00080001u);
   EXPECT_EQ(load<uint64_t>(epilogue.data() + version + 13),

@@ -544,8 +544,8 @@ constexpr uint16_t kTorchFlags = 0x0808;      // UTF-8 names, data descriptor
 constexpr uint16_t kPaddingExtraId = 0x4246;  // "FB"
 constexpr uint64_t kExtraHeaderBytes = 4;
 
-// What torch's zip library leaves in a local header: the size and, not known yet when it writes, 0 for the compressed
-// size when the size is large; the position when that is large.
+// What torch's zip library leaves in a local header: the size and, not known yet when it writes, 0
+// for the compressed size when the size is large; the position when that is large.
 std::string torch_local_extra(const TorchRecord& record) {
   std::string body;
   if (record.size >= kOverflow32) {

@@ -89,7 +89,8 @@ template <bool kInner>
     if constexpr (kInner) weighted_inner += w * n;
   };
   int64_t i = 0;
-  // Four exponentials at a time: one alone is a chain of forty dependent steps. Added in the order of single ones.
+  // Four exponentials at a time: one alone is a chain of forty dependent steps. Added in the order
+  // of single ones.
   for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
     f64x8 x[4];
     f64x8 w[4];
@@ -129,9 +130,9 @@ ASSAY_CLONES WeightSums weigh_parts(const double* golden, const double* differen
 
 /// sum of w_i f(d_i - mean); infinite when an exponential overflows.
 ///
-/// mine_0, offset   mine at the maximum of golden, and by how much the mean exceeds the difference there. Far from the mean,
-///                  w exp(d - mean) is taken as the single exponential exp(mine - mine_0 - offset): w may underflow
-///                  where the product does not.
+/// mine_0, offset   mine at the maximum of golden, and by how much the mean exceeds the difference
+///                  there. Far from the mean, w exp(d - mean) is taken as the single exponential
+///                  exp(mine - mine_0 - offset): w may underflow where the product does not.
 ASSAY_CLONES double sum_of_excess(const double* mine, const double* difference,
                                   const double* weights, int64_t count, double mean, double mine_0,
                                   double offset) {
@@ -144,8 +145,8 @@ ASSAY_CLONES double sum_of_excess(const double* mine, const double* difference,
     const f64x8 d = whole ? load<f64x8>(difference + i) : load_padded(difference + i, left, mean);
     const f64x8 e = d - mean;
     const f64x8 distance = (f64x8)((u64x8)e & 0x7FFFFFFFFFFFFFFFu);
-    // Tensors that are worth a comparison differ little: almost every vector ends here, with the bits that the general
-    // way gives.
+    // Tensors that are worth a comparison differ little: almost every vector ends here, with the
+    // bits that the general way gives.
     if (all_lanes(distance <= kSmall)) {
       sum += w * small_excess(e);
       continue;
@@ -176,7 +177,8 @@ KlPart kl_of_values(const double* golden, const double* mine, const double* diff
   const int64_t reference = index_of_largest(golden, count);
   const double golden_0 = golden[reference];
   const double mine_0 = mine[reference];
-  // Softmax does not see a constant: where it swallows the digits of the differences, take it out first.
+  // Softmax does not see a constant: where it swallows the digits of the differences, take it out
+  // first.
   double constant = 0;
   if (!(std::fabs(difference[reference]) <= kLargeDifference)) {
     constant = difference[reference];

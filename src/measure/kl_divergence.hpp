@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kullback-Leibler divergence of two softmax distributions, block by block and without cancellation.
+// Kullback-Leibler divergence of two softmax distributions, block by block and without
+// cancellation.
 //
 // With d_i = m_i - g_i, p = softmax(g), q = softmax(m) and mu = sum p_i d_i:
 //
@@ -12,7 +13,8 @@
 //
 //   KL = sum_b P_b KL_b + KL(P || Q),   P_b = share of part b under p, Q_b under q
 //
-// which is the same computation over one value a part: log_sum_exp in place of g, shift in place of d.
+// which is the same computation over one value a part: log_sum_exp in place of g, shift in place of
+// d.
 #pragma once
 #include <array>
 #include <cstddef>

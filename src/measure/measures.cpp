@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over both sides in blocks, joined in index order. The loop over elements here defines the measures; finite
-// blocks of the usual float types go through measures_kernel.cpp.
+// One pass over both sides in blocks, joined in index order. The loop over elements here defines
+// the measures; finite blocks of the usual float types go through measures_kernel.cpp.
 #include "measure/measures.hpp"
 
 #include <algorithm>
@@ -95,7 +95,8 @@ void Meter::measure_not_finite(int64_t index, double golden, double mine) {
   if (out_.pattern_mismatches++ == 0) out_.first_pattern_mismatch = index;
 }
 
-// The arithmetic of the original: golden stored in the dtype of mine, every operation rounded to that dtype.
+// The arithmetic of the original: golden stored in the dtype of mine, every operation rounded to
+// that dtype.
 void Meter::measure_legacy(double golden, double mine) {
   if (mine == golden && std::fabs(golden) <= std::numeric_limits<float>::max()) {
     ++out_.legacy_o4_within;
@@ -264,7 +265,8 @@ double kl_divergence(const TensorView& golden, const TensorView& mine) {
   return metrics.state == PairState::Compared ? metrics.kl_divergence : 0;
 }
 
-/// Two-sample test of Kolmogorov and Smirnov; the probability by the asymptotic series with Stephens' correction.
+/// Two-sample test of Kolmogorov and Smirnov; the probability by the asymptotic series with
+/// Stephens' correction.
 /// source  M. A. Stephens, J. R. Stat. Soc. B 32 (1970) 115
 void kolmogorov_smirnov(const TensorView& golden, const TensorView& mine, Measures* out) {
   std::vector<double> g, m;
@@ -337,8 +339,8 @@ Result<Measures> measures_of(const TensorView& golden, const TensorView& mine,
   if (golden.element_count() != mine.element_count())
     return fail(Errc::Invalid, "golden has shape " + list_text(golden.shape.span()) +
                                    ", the output has " + list_text(mine.shape.span()));
-  // What was moved is usually equal byte for byte, and all there is to count then are NaN and infinities. Of float64 beyond the range of
-  // float32 the legacy errors are others.
+  // What was moved is usually equal byte for byte, and all there is to count then are NaN and
+  // infinities. Of float64 beyond the range of float32 the legacy errors are others.
   Measures measures = mine.dtype != DType::Float64 && has_equal_bytes(golden, mine)
                           ? measures_of_equal(mine)
                           : Meter(golden, mine, options).run();

@@ -13,7 +13,8 @@
 namespace assay::measure {
 
 struct MeasureOptions {
-  /// Element rule of `atb`: |o - g| <= err * max(1, |g|); counted while everything else is measured.
+  /// Element rule of `atb`: |o - g| <= err * max(1, |g|); counted while everything else is
+  /// measured.
   double atb_error = 0;
   /// Needs two more passes.
   bool kl_divergence = false;
@@ -21,18 +22,20 @@ struct MeasureOptions {
   bool kolmogorov_smirnov = false;
 };
 
-/// Of one output against its golden in fp64 (or exact integers). Flat indices count elements in C order.
+/// Of one output against its golden in fp64 (or exact integers). Flat indices count elements in C
+/// order.
 struct Measures {
   int64_t count = 0;
   DType dtype = DType::Float32;  // of mine
 
-  // Not finite. Places where both sides are NaN, or the same infinity, are equal; so is an infinity of
-  // mine where golden, within its tolerance, rounds to that infinity in the dtype of mine.
+  // Not finite. Places where both sides are NaN, or the same infinity, are equal; so is an infinity
+  // of mine where golden, within its tolerance, rounds to that infinity in the dtype of mine.
   int64_t golden_nan = 0, golden_inf = 0;
   int64_t mine_nan = 0, mine_inf = 0;
   int64_t pattern_mismatches = 0;  // all other places with NaN or infinity on a side; never within
   int64_t first_pattern_mismatch = -1;
-  /// Zeros of other sign, counted where golden has the dtype of mine, as values that were moved have.
+  /// Zeros of other sign, counted where golden has the dtype of mine, as values that were moved
+  /// have.
   int64_t zero_sign_mismatches = 0;
 
   // Over places where both sides are finite.
@@ -40,7 +43,8 @@ struct Measures {
   double mean_abs_error = 0;
   double max_rel_error = 0;  // |o - g| / max(|g|, 2^-23)
   double mean_rel_error = 0;
-  /// The first pattern mismatch; without one the largest |o - g| / max(1, |g|); -1: equal everywhere.
+  /// The first pattern mismatch; without one the largest |o - g| / max(1, |g|); -1: equal
+  /// everywhere.
   int64_t worst_index = -1;
   double rmse = 0;
   double cosine = NAN;  // 1 when both are all zero
@@ -59,7 +63,8 @@ struct Measures {
   int64_t atb_within = 0;
   int64_t mixed_within = 0;   // |o - g| <= atol + rtol |g|, document set of 9.5
   int64_t mixed_too_far = 0;  // |o - g| > max(floor, 32 units of the last place of g)
-  /// legacy: golden narrowed to the dtype of mine, arithmetic in the promoted dtype (fp16 with fp16).
+  /// legacy: golden narrowed to the dtype of mine, arithmetic in the promoted dtype (fp16 with
+  /// fp16).
   int64_t legacy_o4_within = 0;
   double legacy_o4_max_rel = 0;
   int64_t legacy_abs_within = 0;  // |o - g| <= etol where |g| > 2^-23

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measures of one block of float16, bfloat16 or float32 outputs in vector registers. Its twin is the plain loop
-// of measures.cpp, which also takes the blocks that the kernel refuses.
+// The measures of one block of float16, bfloat16 or float32 outputs in vector registers. Its twin
+// is the plain loop of measures.cpp, which also takes the blocks that the kernel refuses.
 #pragma once
 #include <cmath>
 
@@ -34,8 +34,9 @@ inline void raise(double value, double* largest) {
   if (std::isnan(value) || value > *largest) *largest = std::isnan(*largest) ? *largest : value;
 }
 
-/// Adds the counts and maxima of a block to `out`, whose dtype is Float16, BFloat16 or Float32. Values are finite,
-/// those of golden below the overflow of that type; those of mine are values of it.
+/// Adds the counts and maxima of a block to `out`, whose dtype is Float16, BFloat16 or Float32.
+/// Values are finite, those of golden below the overflow of that type; those of mine are values of
+/// it.
 void measure_block(const Block& block, const BlockLimits& limits, BlockSums* sums, Measures* out);
 
 }  // namespace assay::measure

@@ -38,7 +38,8 @@ TEST(Measure, SmallExampleByHand) {
   EXPECT_DOUBLE_EQ(m.mare, 1 / (1 + 1e-7));
 }
 
-// 0.1 * n: squares and norms round, and the quotient of the sums without care is 1 - 2^-53 for some lengths.
+// 0.1 * n: squares and norms round, and the quotient of the sums without care is 1 - 2^-53 for some
+// lengths.
 TEST(Measure, EqualAndOppositeValuesHaveCosineOneInEveryLength) {
   std::vector<double> values;
   for (int n = 1; n <= 300; ++n) {

@@ -91,8 +91,9 @@ TensorStats rounded_to_float32(const TensorStats& stats) {
   return out;
 }
 
-/// The numbers of a program in float32, from fp64 sums. Its float32 sums depend on the order of a library's additions from the
-/// seventh digit on; divergence and distance are given as the exact sums make them.
+/// The numbers of a program in float32, from fp64 sums. Its float32 sums depend on the order of a
+/// library's additions from the seventh digit on; divergence and distance are given as the exact
+/// sums make them.
 void finish_float32(const PairSums& sums, double divergence, PairMetrics& out) {
   const auto count = static_cast<double>(sums.count);
   const double golden_norm = std::sqrt(sums.golden_squared);
@@ -107,7 +108,8 @@ void finish_float32(const PairSums& sums, double divergence, PairMetrics& out) {
   if (to_float32(golden_norm) <= kRelativeErrorFloor) {
     out.relative_euclidean_distance = 0;
   } else if (std::isinf(difference_squared) || std::isinf(golden_squared)) {
-    // Sums that overflowed in float32; infinity over infinity is NaN, which the original printed as an empty cell.
+    // Sums that overflowed in float32; infinity over infinity is NaN, which the original printed as
+    // an empty cell.
     out.relative_euclidean_distance =
         static_cast<double>(std::sqrt(difference_squared / golden_squared));
   } else {
@@ -139,7 +141,8 @@ void finish_corrected(const PairSource& source, PairAccumulator& total, PairMetr
   }
 }
 
-/// Sides whose statistics are not those of the pair's values: absolute values of complex numbers, Bits types.
+/// Sides whose statistics are not those of the pair's values: absolute values of complex numbers,
+/// Bits types.
 bool is_measured_apart(const PairSource& source, DType dtype) {
   return source.pads_imaginary || is_complex(dtype) || info(dtype).kind == DTypeKind::Bits;
 }
@@ -194,8 +197,8 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
                           ? golden_count
                           : row_values_of(golden, golden_count);
   const Cuts cuts(golden_count, row);
-  // On the stack, as everything of this size here: between the small parts of reports that stay, blocks
-  // of the heap that come and go leave holes of their size.
+  // On the stack, as everything of this size here: between the small parts of reports that stay,
+  // blocks of the heap that come and go leave holes of their size.
   PairAccumulator total(cuts);
   accumulate(source, cuts, options, total);
 

@@ -160,8 +160,8 @@ inline constexpr std::array<CountField, 12> kCountFields = {{
 /// value counts agree (report shape_relation() beside it). Memory beyond the tensors: about 200 KiB
 /// a thread plus 1 MiB. The result has the same bits for any number of jobs.
 ///
-/// golden, mine   any dtype; integers are exact to 2^53 (errors between integers, one of 64 bits, always),
-///                nothing passes through float32 unless rules say so
+/// golden, mine   any dtype; integers are exact to 2^53 (errors between integers, one of 64 bits,
+///                always), nothing passes through float32 unless rules say so
 [[nodiscard]] PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
                                           const MetricOptions& options = {});
 

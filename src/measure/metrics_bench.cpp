@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All metrics of a pair beside the floor: a memcpy of the same bytes. Bytes are those of both sides.
+// All metrics of a pair beside the floor: a memcpy of the same bytes. Bytes are those of both
+// sides.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

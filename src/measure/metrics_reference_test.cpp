@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics as docs/metrics.md writes them down, one loop each, in long double: the twin of metrics.cpp.
+// The metrics as docs/metrics.md writes them down, one loop each, in long double: the twin of
+// metrics.cpp.
 #include "measure/test_metrics_reference.hpp"
 
 #include <algorithm>
@@ -35,7 +36,8 @@ Values values_of(const TensorView& view, const TensorView& other, MetricRules ru
 
 /// KL(softmax(golden) || softmax(mine)) as a sum of positive terms q - p - p log(q / p).
 Real divergence_of(const Values& golden, const Values& mine) {
-  // Logarithms of a softmax; values are taken relative to the largest first, so that their size does not matter.
+  // Logarithms of a softmax; values are taken relative to the largest first, so that their size
+  // does not matter.
   const auto log_softmax = [](const Values& values) {
     const auto largest = static_cast<Real>(*std::max_element(values.begin(), values.end()));
     std::vector<Real> out;

@@ -51,7 +51,7 @@ std::string ten_digits(double value) {
   return text;
 }
 
-// ---- The exponential ------------------------------------------------------------------------------------------------------
+// ---- The exponential ----------------------------------------------------------------------------
 
 double exp_of_one(double x) { return exp_of(exp_parts(simd::f64x8{} + x))[0]; }
 
@@ -96,9 +96,10 @@ TEST(VectorExp, ExcessKeepsItsDigitsNearZero) {
   EXPECT_LT(worst, 6e-16L);
 }
 
-// ---- The divergence -------------------------------------------------------------------------------------------------------
+// ---- The divergence -----------------------------------------------------------------------------
 
-/// Exact to about 30 digits: positive terms q - p - p log(q / p) in quadruple precision where they would cancel.
+/// Exact to about 30 digits: positive terms q - p - p log(q / p) in quadruple precision where they
+/// would cancel.
 double divergence_by_hand(const std::vector<double>& g, const std::vector<double>& d) {
   using Quad = __float128;
   const double largest = *std::max_element(g.begin(), g.end());
@@ -238,7 +239,7 @@ RC_GTEST_PROP(KlReducer, CutsDoNotMatter, ()) {
             1e-13 * (1 + std::fabs(whole.golden_log_sum)));
 }
 
-// ---- The original's numbers -----------------------------------------------------------------------------------------------
+// ---- The original's numbers ---------------------------------------------------------------------
 
 const std::vector<float> kExampleGolden = {1, 2, 0, -4};
 const std::vector<float> kExampleMine = {1.001f, 1.998f, 0.5f, -4.01f};
@@ -301,7 +302,7 @@ TEST(CompareTensors, Float32ReasonsForNoMetrics) {
             "my_data includes NAN or inf.");
 }
 
-// ---- Edge cases -----------------------------------------------------------------------------------------------------------
+// ---- Edge cases ---------------------------------------------------------------------------------
 
 TEST(CompareTensors, SpecialCasesOfCosineAndDistance) {
   const PairMetrics zeros = compare_tensors(floats({0, 0}), floats({0, 0}));
@@ -420,9 +421,10 @@ TEST(CompareTensors, PackedNibblesAgainstUnpackedFloats) {
   EXPECT_EQ(metrics.max_absolute_error, 0);
 }
 
-// ---- Against the plain loops ----------------------------------------------------------------------------------------------
+// ---- Against the plain loops --------------------------------------------------------------------
 
-/// Equal, both NaN, or within `relative` of the plain value; differences far below `scale` are rounding of sums.
+/// Equal, both NaN, or within `relative` of the plain value; differences far below `scale` are
+/// rounding of sums.
 void assert_close(const char* what, double fast, double plain, double relative, double scale = 0) {
   if (std::isnan(fast) && std::isnan(plain)) return;
   if (fast == plain) return;
@@ -432,7 +434,8 @@ void assert_close(const char* what, double fast, double plain, double relative, 
   RC_FAIL(std::string(what) + ": " + std::to_string(fast) + " instead of " + std::to_string(plain));
 }
 
-/// largest   of the values: a divergence is exact to the rounding of its exponents, which are as large
+/// largest   of the values: a divergence is exact to the rounding of its exponents, which are as
+///           large
 void assert_agrees(const PairMetrics& fast, const PairMetrics& plain, double relative,
                    double largest) {
   const double kl_relative = 10 * relative + 1e-15 * largest;
@@ -529,7 +532,8 @@ RC_GTEST_PROP(CompareTensors, AgreesWithThePlainLoopsOnAnyBits, ()) {
     }
     return false;
   }();
-  // Exponents of random doubles span 600 decades: their differences overflow, and softmax of them is one value.
+  // Exponents of random doubles span 600 decades: their differences overflow, and softmax of them
+  // is one value.
   const MetricOptions options{rules, !is_wide, 1};
   const PairMetrics fast = compare_tensors(golden.view, mine.view, options);
   const PairMetrics plain = compare_tensors_reference(golden.view, mine.view, options);
@@ -541,7 +545,8 @@ RC_GTEST_PROP(CompareTensors, AgreesWithThePlainLoopsOnAnyBits, ()) {
 }
 
 RC_GTEST_PROP(CompareTensors, AgreesWithThePlainLoopsOnTensorsOfAModel, ()) {
-  // Normal values, noise from 1e-7 to 10, a few zeros, NaN and infinities; float32, float16-like and float64 sides.
+  // Normal values, noise from 1e-7 to 10, a few zeros, NaN and infinities; float32, float16-like
+  // and float64 sides.
   std::mt19937 random(*rc::gen::arbitrary<uint32_t>());
   std::normal_distribution<double> normal;
   const Dims shape = random_shape();
@@ -619,7 +624,7 @@ TEST(CompareTensors, ThreadsDoNotChangeABit) {
   }
 }
 
-// ---- Shapes and summaries -------------------------------------------------------------------------------------------------
+// ---- Shapes and summaries -----------------------------------------------------------------------
 
 TEST(ShapeRelation, NamesWhatAReportShouldSay) {
   EXPECT_EQ(shape_relation({2, 3}, {2, 3}), ShapeRelation::Same);

@@ -66,7 +66,8 @@ template <MetricRules kRules, typename LanesAt>
     if constexpr (kRules == MetricRules::Corrected) {
       r = a / safe_magnitude;
     } else {
-      // The sign of m / g does not matter to |m / g - 1| once g is replaced by its magnitude and m by m sign(g).
+      // The sign of m / g does not matter to |m / g - 1| once g is replaced by its magnitude and m
+      // by m sign(g).
       const f64x8 signed_mine = (f64x8)((u64x8)m ^ ((u64x8)g & 0x8000000000000000u));
       const f64x8 error =
           absolute_of(lanes_to_float32(lanes_to_float32(signed_mine / safe_magnitude) - 1.0));
@@ -206,7 +207,8 @@ PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
 double cosine_of(double golden_squared, double mine_squared, double product) {
   if (golden_squared == 0 && mine_squared == 0) return 1;
   if (golden_squared == 0 || mine_squared == 0) return 0;
-  // Equal (or opposite) values have equal sums; the product of two roots would be a unit or two off.
+  // Equal (or opposite) values have equal sums; the product of two roots would be a unit or two
+  // off.
   if (golden_squared == mine_squared && std::fabs(product) == golden_squared)
     return std::copysign(1.0, product);
   return std::clamp(product / (std::sqrt(golden_squared) * std::sqrt(mine_squared)), -1.0, 1.0);

@@ -68,8 +68,8 @@ struct PairErrors {
   double relative;
 };
 
-/// Both errors of one position. Under Float32 every operation is rounded to float32: the double result of +, -, / of two
-/// floats, rounded again, is the float32 result.
+/// Both errors of one position. Under Float32 every operation is rounded to float32: the double
+/// result of +, -, / of two floats, rounded again, is the float32 result.
 [[nodiscard]] PairErrors errors_of(MetricRules rules, double golden, double mine,
                                    double difference);
 
@@ -77,8 +77,9 @@ struct PairErrors {
 [[nodiscard]] PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
                                  const double* difference, int64_t count);
 
-/// Sums under MetricRules::Corrected of `count` float32 values of each side, of any alignment, which are stored
-/// as doubles with their differences on the way. Same bits as widening, subtract() and sum_pairs().
+/// Sums under MetricRules::Corrected of `count` float32 values of each side, of any alignment,
+/// which are stored as doubles with their differences on the way. Same bits as widening, subtract()
+/// and sum_pairs().
 [[nodiscard]] PairSums read_float32_pairs(const std::byte* golden_bytes,
                                           const std::byte* mine_bytes, int64_t count,
                                           double* golden, double* mine, double* difference);

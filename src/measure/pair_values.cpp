@@ -12,7 +12,8 @@ namespace {
 
 bool is_64_bit_integer(DType dtype) { return dtype == DType::Int64 || dtype == DType::UInt64; }
 
-/// Values [first, first + count) of a view: whole elements are read, then the part of them that was asked for.
+/// Values [first, first + count) of a view: whole elements are read, then the part of them that was
+/// asked for.
 void read_parts(const TensorView& view, int64_t first, int64_t count, double* out) {
   const int64_t parts = values_per_element(view.dtype);
   if (parts == 1) {

@@ -57,7 +57,8 @@ void for_each_block(const PairSource& source, Block& block, Use use) {
   }
 }
 
-/// Moves the pairs that are finite on both sides together, and calls other(i, golden, mine) for the rest.
+/// Moves the pairs that are finite on both sides together, and calls other(i, golden, mine) for the
+/// rest.
 template <typename Other>
 void keep_finite_pairs(Block& block, Other other) {
   int64_t kept = 0;

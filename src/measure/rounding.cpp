@@ -67,7 +67,8 @@ Rounding::Rounding(DType dtype) {
   } else if (type.kind == DTypeKind::Float) {
     kind_ = Kind::Table;
     table_ = finite_values(dtype);
-    // e5m2: 57344 + half of 8192. HiFloat8 has an infinity as well, in place of its next value 2^15 * 1.5.
+    // e5m2: 57344 + half of 8192. HiFloat8 has an infinity as well, in place of its next value 2^15
+    // * 1.5.
     if (dtype == DType::Float8E5M2) overflow_ = 61440;
     if (dtype == DType::HiFloat8) overflow_ = 40960;
   } else if (type.kind == DTypeKind::Bool) {
@@ -90,7 +91,8 @@ size_t Rounding::table_index(double value) const {
   const double up = *above - value;
   const double down = value - table_[index - 1];
   if (up != down) return up < down ? index : index - 1;
-  // Patterns ascend with the values, so of two neighbours the one at an even distance from zero is even.
+  // Patterns ascend with the values, so of two neighbours the one at an even distance from zero is
+  // even.
   const auto zero =
       static_cast<size_t>(std::lower_bound(table_.begin(), table_.end(), 0.0) - table_.begin());
   const size_t from_zero = index > zero ? index - zero : zero - index;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What storing a value in an element type does to it, one value at a time: the nearest value, the distance in
-// units of the last place, the range.
+// What storing a value in an element type does to it, one value at a time: the nearest value, the
+// distance in units of the last place, the range.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -17,10 +17,11 @@ class Rounding {
   /// Precondition: neither complex nor Bits, one value an element.
   explicit Rounding(DType dtype);
 
-  /// The nearest value, halves to even; floats overflow to infinity where they have one and to the largest
-  /// value where not, integers clamp. NaN stays NaN (integers: 0). Bool: value != 0.
+  /// The nearest value, halves to even; floats overflow to infinity where they have one and to the
+  /// largest value where not, integers clamp. NaN stays NaN (integers: 0). Bool: value != 0.
   [[nodiscard]] double nearest(double value) const;
-  /// Representable values between two of them, both finite: 0 for equal ones (zeros of either sign too).
+  /// Representable values between two of them, both finite: 0 for equal ones (zeros of either sign
+  /// too).
   [[nodiscard]] uint64_t distance(double a, double b) const;
   /// The value with its surplus digits cut off: the nearest towards zero. Binary formats only.
   [[nodiscard]] double truncated(double value) const;

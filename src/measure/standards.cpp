@@ -20,7 +20,8 @@ constexpr double kRmseRatio = 2;
 constexpr double kSignificance = 0.01;
 // mixed   docs/opcheck.md, "mixed"
 constexpr double kMixedPercent = 99;
-// Cutting digits off shows in at least this many results; the same value over and over proves nothing.
+// Cutting digits off shows in at least this many results; the same value over and over proves
+// nothing.
 constexpr int64_t kLeastInexact = 64;
 constexpr int64_t kLeastAway = 16;
 constexpr int kLeastValues = 8;

@@ -47,7 +47,8 @@ struct LegacyLimits {
   double needed = 0;  // percent
 };
 [[nodiscard]] std::optional<LegacyLimits> legacy_limits(Standard standard, DType dtype);
-/// Limits of `mixed`: |o - g| <= tolerance (1 + |g|) for 99 % of the elements, and no element further
+/// Limits of `mixed`: |o - g| <= tolerance (1 + |g|) for 99 % of the elements, and no element
+/// further
 /// off than the larger of `floor` and 32 units of the last place.   document set of 9.5
 struct MixedLimits {
   double tolerance = 0;  // 0: bit exact

@@ -35,8 +35,8 @@ Judged judged(Standard standard, const Tensor& golden, const Tensor& mine, Accur
 
 constexpr Accuracy kFusion{Precision::VectorFusion, 0};
 
-// RmsNorm of [1, 2, -3, 4] with gamma [1, 1, 1, 0.5] and epsilon 1e-5f, computed by hand: one output is
-// off by one unit of the last place, one by three.
+// RmsNorm of [1, 2, -3, 4] with gamma [1, 1, 1, 0.5] and epsilon 1e-5f, computed by hand: one
+// output is off by one unit of the last place, one by three.
 class WorkedExample : public ::testing::Test {
  protected:
   WorkedExample() {
@@ -319,11 +319,13 @@ TEST(Atb, TruncatedResultsFailAndRoundedOnesPass) {
 }
 
 TEST(Atb, RoundingDownByChanceIsNotTruncation) {
-  // 1/3 in float16 is below 1/3, so every element is the neighbour of its golden towards zero and rightly rounded.
+  // 1/3 in float16 is below 1/3, so every element is the neighbour of its golden towards zero and
+  // rightly rounded.
   const std::vector<double> thirds(1000, 1.0 / 3);
   EXPECT_TRUE(judged(Standard::Atb, wide(thirds), stored(thirds, DType::Float16), kFusion)
                   .judgement.passed);
-  // A constant that came out one unit low everywhere is an error of its one value, within tolerance.
+  // A constant that came out one unit low everywhere is an error of its one value, within
+  // tolerance.
   const std::vector<double> sevenths(1000, 1.0 / 7 + 0x1p-14);
   EXPECT_TRUE(
       judged(Standard::Atb, wide(sevenths), stored(cut_to_half(sevenths), DType::Float16), kFusion)

@@ -6,10 +6,10 @@
 //                                                 interval in 60 digits: within 2.4e-16 relative
 //   exp(x) = 2^k (1 + (r + r^2 Q(r)))
 //
-// The middle line is kept separate: it is what a divergence of nearly equal distributions is made of, and it is
-// accurate to 6e-16 relative however small r is. exp itself is within 5e-16 relative of the true value (2.5 ulp) on
-// [-708, 709], as compare_test holds against std::exp in long double. No fused multiply-add takes
-// part.
+// The middle line is kept separate: it is what a divergence of nearly equal distributions is made
+// of, and it is accurate to 6e-16 relative however small r is. exp itself is within 5e-16 relative
+// of the true value (2.5 ulp) on [-708, 709], as compare_test holds against std::exp in long
+// double. No fused multiply-add takes part.
 #pragma once
 #include "base/simd.hpp"
 

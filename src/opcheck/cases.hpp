@@ -81,8 +81,9 @@ class CaseList {
 };
 
 /// path     a dump, or any folder inside one down to that of a single operation
-/// errors   of run::open_run() | WrongKind (no dump of ATB operations: "Input path is not in msit_dump
-///          tensors directory: ...") | of reading the csv; "Cannot find enough info in csv file: ..."
+/// errors   of run::open_run() | WrongKind (no dump of ATB operations: "Input path is not in
+///          msit_dump tensors directory: ...") | of reading the csv; "Cannot find enough info in
+///          csv file: ..."
 [[nodiscard]] Result<CaseList> list_cases(const std::string& path, const CaseOptions& options);
 
 /// True when an id is wanted: one of `ids` followed by nothing or by further numbers.

@@ -24,8 +24,8 @@ constexpr uint64_t kWorkingBytesPerByte = 6;
 
 std::string tensor_name(const char* kind, size_t index) { return kind + std::to_string(index); }
 
-/// The tensors of a case as they were dumped. An operation asks for some of them several times, and an
-/// output is looked at again when it is judged; each is loaded once.
+/// The tensors of a case as they were dumped. An operation asks for some of them several times, and
+/// an output is looked at again when it is judged; each is loaded once.
 class LoadedTensors {
  public:
   Result<Tensor> load(const run::TensorRecord& record) {
@@ -347,7 +347,8 @@ class Checker {
     return row;
   }
 
-  /// Says of a quantised output how many elements are one off, and of these how many were near a half.
+  /// Says of a quantised output how many elements are one off, and of these how many were near a
+  /// half.
   static void add_ties(const Tensor& before_rounding, const Tensor& mine, OutputRow* row);
 
   [[nodiscard]] Status add_custom(const Tensor& golden, const Tensor& mine, OutputRow* row) const {

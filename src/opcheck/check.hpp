@@ -78,7 +78,8 @@ struct CaseResult {
   CaseDescription description;
   std::string variant;                          // "prenorm"; empty when it was not recognised
   std::vector<std::string> unknown_parameters;  // keys that we do not know
-  /// At least one row: an operation that is not supported or cannot be read has one with the reason.
+  /// At least one row: an operation that is not supported or cannot be read has one with the
+  /// reason.
   std::vector<OutputRow> rows;
   Outcome outcome = Outcome::Error;  // the worst of the rows: ERROR, FAILED, NOT_SUPPORTED, PASS
   double seconds = 0;                // of computing and judging; not in reports that must repeat

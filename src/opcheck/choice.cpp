@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kMostWords = 24;  // of a list that a person reads
 
-/// The words a type can be chosen by: "linear" of LinearOperation; "aten", "linear" and "default" of aten.linear.default.
+/// The words a type can be chosen by: "linear" of LinearOperation; "aten", "linear" and "default"
+/// of aten.linear.default.
 std::vector<std::string> names_of(const std::string& type) {
   constexpr std::string_view kEnd = "operation";
   std::vector<std::string> names;

@@ -20,15 +20,16 @@ class KnownOperations {
   std::set<std::string> seen_ids_;
 };
 
-/// The nearest beginning of a type to one of the words of `given`, a list with commas: "linear" for "liner", of
-/// LinearOperation or aten.linear.default; empty when none is near.
+/// The nearest beginning of a type to one of the words of `given`, a list with commas: "linear" for
+/// "liner", of LinearOperation or aten.linear.default; empty when none is near.
 [[nodiscard]] std::string nearest_operation(const std::string& given,
                                             const std::vector<std::string>& types);
 
 /// "a,b"
 [[nodiscard]] std::string comma_list(const std::vector<std::string>& words);
 
-/// "no operation matches -opname 'liner'; did you mean -opname linear? these ran: LinearOperation, RmsNormOperation"
+/// "no operation matches -opname 'liner'; did you mean -opname linear? these ran: LinearOperation,
+/// RmsNormOperation"
 /// ids, names  lists with commas as they were given; empty where nothing was
 [[nodiscard]] std::string no_operation_text(const std::string& ids, const std::string& names,
                                             const KnownOperations& known);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any operation of the table with any parameters over small tensors of any types, shapes and values: it must end in
-// goldens or in an error, and what it gives must be measurable.
+// Any operation of the table with any parameters over small tensors of any types, shapes and
+// values: it must end in goldens or in an error, and what it gives must be measurable.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -85,7 +85,8 @@ struct Expectation {
   /// At least one. The first that passes decides; `try_all`: the one with the smallest error.
   std::vector<Candidate> candidates = {};
   bool try_all = false;
-  /// Quantised outputs: fp64 values before rounding, so that an output one off can be told from a tie.
+  /// Quantised outputs: fp64 values before rounding, so that an output one off can be told from a
+  /// tie.
   std::optional<Tensor> before_rounding = {};
   /// Added to the row whatever the verdict: "written part only", "2 of 64 rows: tie".
   std::string note = {};

@@ -11,7 +11,8 @@
 
 namespace assay::opcheck {
 
-/// Values are found by path: "headNum", "normParam.epsilon"; spellings of several versions of the host
+/// Values are found by path: "headNum", "normParam.epsilon"; spellings of several versions of the
+/// host
 /// stand beside each other, the first that is there counts: "transposeA|transA|trans_a". A missing
 /// or null value is the default of the library. Cheap to copy.
 class Parameters {

@@ -33,7 +33,7 @@ Names members(const OperatorOrigin& origin) {
   return names;
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 TEST(GeGraph, TakesAFusedNameApart) {
   const TestFolder folder;
@@ -121,7 +121,7 @@ TEST(FxValueOf, ReadsNodeAndOutput) {
   EXPECT_FALSE(fx_value_of(op, 9).has_value());
 }
 
-// ---- shapes --------------------------------------------------------------------------------------
+// ---- shapes -------------------------------------------------------------------------------------
 
 OperandShape operand(Dims shape, DType dtype = DType::Float32) { return {dtype, shape}; }
 using Pairs = std::vector<std::pair<size_t, size_t>>;
@@ -164,7 +164,7 @@ TEST(AlignOperands, SurvivesEmptyAndHugeLists) {
   EXPECT_EQ(align_operands(many, many).ambiguous_first.size(), many.size());
 }
 
-// ---- ranks and graphs ----------------------------------------------------------------------------
+// ---- ranks and graphs ---------------------------------------------------------------------------
 
 run::TensorRecord record(const std::string& node, int rank, uint32_t graph, int64_t step) {
   run::TensorRecord out;

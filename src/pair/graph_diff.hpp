@@ -16,8 +16,8 @@ enum class DifferenceKind : uint8_t { Added, Removed, ChangedParameters, Rewired
 
 struct ParameterChange {
   std::string name;
-  std::string
-      golden;  // as written, with the name of an enumeration: "8 (ADD)"; empty when absent there
+  // as written, with the name of an enumeration: "8 (ADD)"; empty when absent there
+  std::string golden;
   std::string mine;
   bool in_golden = true;
   bool in_mine = true;
@@ -35,8 +35,8 @@ struct Difference {
 
 struct GraphDiff {
   std::vector<Difference> differences;  // in golden's order, additions where they stand
-  std::vector<std::pair<uint32_t, uint32_t>>
-      same_nodes;  // indices of nodes that stand for each other
+  // indices of nodes that stand for each other
+  std::vector<std::pair<uint32_t, uint32_t>> same_nodes;
 };
 
 /// Nodes are the same when they have the same type and stand at the same place among their

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of another program, taken to the letter: every pair they make, in their order, duplicates and other shapes included.
+// Rules of another program, taken to the letter: every pair they make, in their order, duplicates
+// and other shapes included.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -13,8 +14,8 @@ namespace assay::pair {
 
 class GraphMatcher;
 
-/// What a vendor's room hands in (MatchOptions::literal). Shapes, values and names decide nothing, and what is left alone is not
-/// listed.
+/// What a vendor's room hands in (MatchOptions::literal). Shapes, values and names decide nothing,
+/// and what is left alone is not listed.
 struct LiteralRules {
   /// Appends the pairs of nodes at api level; at the other levels the rules are ours.
   void (*match_api)(const TreePair& trees, NodePairs* pairs);

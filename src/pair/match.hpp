@@ -26,8 +26,9 @@ struct LiteralRules;
 
 struct MatchOptions {
   Level level = Level::Api;
-  /// Another program's rules to the letter (literal_rules.hpp); null: ours. Ours make every pair that a rule names only at layer and
-  /// module level; at api level every tensor is in at most one pair and every other one is listed.
+  /// Another program's rules to the letter (literal_rules.hpp); null: ours. Ours make every pair
+  /// that a rule names only at layer and module level; at api level every tensor is in at most one
+  /// pair and every other one is listed.
   const LiteralRules* literal = nullptr;
   bool statistics = false;
   const MappingTables* tables = nullptr;  // nullptr: the shipped ones

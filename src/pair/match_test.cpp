@@ -50,7 +50,8 @@ run::Run make_run(std::vector<TensorRecord> records,
   return run;
 }
 
-// root -> root.model -> root.model.layers (ModuleList) -> n layers with self_attn and mlp; root.lm_head
+// root -> root.model -> root.model.layers (ModuleList) -> n layers with self_attn and mlp;
+// root.lm_head
 TopologyNode llama(int layer_count, const std::string& layer_type = "LlamaDecoderLayer") {
   TopologyNode layers{"root.model.layers", "ModuleList", {}, {}};
   for (int i = 0; i < layer_count; ++i) {

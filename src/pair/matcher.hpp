@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of match_runs(), a part a file: matcher_align.cpp (ranks, tokens), matcher_explicit.cpp,
-// matcher_policies.cpp (every pair that a rule makes), matcher_one_to_one.cpp (each tensor at most once),
-// matcher_values.cpp (what values teach), matcher_ranks.cpp (shards), and order and leftovers in
-// match.cpp.
+// matcher_policies.cpp (every pair that a rule makes), matcher_one_to_one.cpp (each tensor at most
+// once), matcher_values.cpp (what values teach), matcher_ranks.cpp (shards), and order and
+// leftovers in match.cpp.
 #pragma once
 #include <map>
 #include <optional>

@@ -34,8 +34,8 @@ using ShardKey = std::tuple<int64_t, std::string, run::Role, std::string, uint32
 
 struct WholeTensor {
   Tensor tensor;
-  std::string
-      how;  // where it is more than one part after the other: "interleave:0 in 3 blocks of ranks 0,1"
+  // where it is more than one part after the other: "interleave:0 in 3 blocks of ranks 0,1"
+  std::string how;
 };
 /// The tensor of golden's shape that the shards of all captured ranks make.
 ///

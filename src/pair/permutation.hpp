@@ -10,8 +10,8 @@
 namespace assay::pair {
 
 /// Finds the order of the run under test's positions along an axis that makes it golden: golden[..,
-/// i, ..] is mine[.., order[i], ..] up to rounding. As RecipeStep{Kind::Permute, axis, order} it puts
-/// mine into golden's order. Positions that hold the same values may be exchanged.
+/// i, ..] is mine[.., order[i], ..] up to rounding. As RecipeStep{Kind::Permute, axis, order} it
+/// puts mine into golden's order. Positions that hold the same values may be exchanged.
 ///
 /// golden, mine   of one shape, real values; reads both once, and a second time when an order was
 ///                found

@@ -15,8 +15,8 @@ struct Execution {
   int64_t step = 0;
   std::string_view module;  // of an operator: the one that it runs in
   uint32_t call = 0;        // of the module in the step
-  std::string_view name =
-      {};  // of an operator; empty: it passes values on, and is paired with none
+  // of an operator; empty: it passes values on, and is paired with none
+  std::string_view name = {};
 };
 
 /// kNoPartner where the other side has none.

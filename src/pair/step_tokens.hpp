@@ -66,8 +66,8 @@ struct StepRows {
   std::vector<int64_t> mine = {};
   int64_t golden_count = 0;  // tokens of the whole step, of one sequence
   int64_t mine_count = 0;
-  int64_t golden_context =
-      0;  // tokens of the sequence so far, with those of the step; 0: not known
+  // tokens of the sequence so far, with those of the step; 0: not known
+  int64_t golden_context = 0;
   int64_t mine_context = 0;
   int64_t sequences = 1;
 
@@ -100,8 +100,8 @@ struct RowSelection {
   bool none = false;   // none of the tensor's rows is one of the tokens in common
   bool whole = false;  // the tensors belong together as they stand
   size_t axis = 0;
-  bool keys =
-      false;  // the axis counts all tokens so far: its first `count` are the same on both sides
+  // the axis counts all tokens so far: its first `count` are the same on both sides
+  bool keys = false;
   int64_t count = 0;
   std::vector<int64_t> golden = {};  // along the axis
   std::vector<int64_t> mine = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which run counts of an ATB dump are which tokens: the prompt's model and the decoder's count their
-// runs separately, and a server warms up before the first prompt.
+// Which run counts of an ATB dump are which tokens: the prompt's model and the decoder's count
+// their runs separately, and a server warms up before the first prompt.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -24,10 +24,12 @@ struct TokenPlace {
 using StepParts = std::map<int64_t, std::set<int>>;
 
 enum class TokenTable : uint8_t {
-  Plain,    // folder n is token n
-  Shifted,  // no warm-up: folder 0 holds token 0 (prompt) and token 1 (decoder), folder n token n + 1
+  Plain,  // folder n is token n
+  // no warm-up: folder 0 holds token 0 (prompt) and token 1 (decoder), folder n token n + 1
+  Shifted,
   WarmUp,  // folder 0 is the warm-up, folder 1 holds tokens 0 and 1, folder n token n
-  // Only the prompt's model warmed up: its folder 1 holds token 0, the decoder's folder n token n + 1
+  // Only the prompt's model warmed up: its folder 1 holds token 0, the decoder's folder n token n +
+  // 1
   PromptWarmUp,
 };
 [[nodiscard]] std::string table_text(TokenTable table);  // a sentence for people
@@ -38,8 +40,8 @@ enum class TokenTable : uint8_t {
 /// From the folders alone, and from whether the prompt in folder 0 is the one in folder 1.
 /// prompt_in_step   1: what is known says that folder 1 holds the prompt that golden saw, 0: folder
 ///                  0 does, -1: nothing is known
-/// decoder_goes_on  1: the decoder's folder 1 is the step after its folder 0, 0: it is not, -1: nothing
-///                  is known
+/// decoder_goes_on  1: the decoder's folder 1 is the step after its folder 0, 0: it is not, -1:
+///                  nothing is known
 [[nodiscard]] TokenTable detect_token_table(const StepParts& steps, int prompt_in_step,
                                             int decoder_goes_on);
 

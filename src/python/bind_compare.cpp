@@ -85,8 +85,8 @@ nb::dict metrics_dict(const measure::PairMetrics& m) {
   return out;
 }
 
-// A callable of the user: (golden, mine) as flat float32 arrays to a number, a text, or a number and a
-// text. Called with the GIL held, one call at a time.
+// A callable of the user: (golden, mine) as flat float32 arrays to a number, a text, or a number
+// and a text. Called with the GIL held, one call at a time.
 class CallableAlgorithm final : public compare::Algorithm {
  public:
   CallableAlgorithm(std::string name, nb::object function)

@@ -15,8 +15,9 @@ struct Raised {
 
 void raise(const Error& error) { throw Raised{error}; }
 
-// What lives when the interpreter ends is the host's: objects that a daemon thread, IPython's among them, or an extension
-// module still refers to. nanobind would call it a mistake of ours, in fifteen lines.
+// What lives when the interpreter ends is the host's: objects that a daemon thread, IPython's among
+// them, or an extension module still refers to. nanobind would call it a mistake of ours, in
+// fifteen lines.
 void be_quiet_at_exit() { nb::set_leak_warnings(false); }
 
 void bind_errors(nb::module_&) {

@@ -96,7 +96,8 @@ Result<std::unique_ptr<JudgedRun>> judge(const std::string& path,
   return judged;
 }
 
-/// "outputs": one dict an output of an operator; "findings", "coarse", "strict", "unjudged": what they say together.
+/// "outputs": one dict an output of an operator; "findings", "coarse", "strict", "unjudged": what
+/// they say together.
 /// errors  of open_run()
 nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint64_t sample_above,
                     bool by_sums) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each bind_*.cpp adds to assay._core. Each registers its types and functions and nothing else.
+// What each bind_*.cpp adds to assay._core. Each registers its types and functions and nothing
+// else.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -20,7 +21,8 @@ void bind_opcheck(nanobind::module_& m);  // of assay._opcheck
 void bind_locate(nanobind::module_& m);   // of assay._opcheck
 void bind_verdict(nanobind::module_& m);  // of assay._opcheck, too
 
-/// Text from files and folder names need not be UTF-8: other bytes become lone surrogates, as os.fsdecode() has them.
+/// Text from files and folder names need not be UTF-8: other bytes become lone surrogates, as
+/// os.fsdecode() has them.
 inline nanobind::str to_str(std::string_view text) {
   return nanobind::steal<nanobind::str>(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
@@ -31,7 +33,8 @@ inline nanobind::str to_message(std::string_view text) {
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
 }
 
-/// Raises assay.errors.Error (or its subclass for the code) for a failed Result; otherwise gives its value.
+/// Raises assay.errors.Error (or its subclass for the code) for a failed Result; otherwise gives
+/// its value.
 [[noreturn]] void raise(const Error& error);
 template <typename T>
 T value_or_raise(Result<T> result) {
@@ -39,7 +42,8 @@ T value_or_raise(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-/// Runs `work`, which gives a Result, without the GIL. Raises when a file changed while `work` read it.
+/// Runs `work`, which gives a Result, without the GIL. Raises when a file changed while `work` read
+/// it.
 template <typename Work>
 auto read_without_gil(Work&& work) {
   auto result = [&] {

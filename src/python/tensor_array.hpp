@@ -19,8 +19,9 @@ struct MappedTensor {
   Tensor tensor;
 };
 
-/// A read-only NumPy array over the tensor's bytes; the array holds `owner`. Types that NumPy lacks come as unsigned
-/// integers of the same size, packed 4-bit values as a 1-d array of bytes. Lazy conj and neg bits are not applied.
+/// A read-only NumPy array over the tensor's bytes; the array holds `owner`. Types that NumPy lacks
+/// come as unsigned integers of the same size, packed 4-bit values as a 1-d array of bytes. Lazy
+/// conj and neg bits are not applied.
 [[nodiscard]] nanobind::object to_numpy(const Tensor& tensor, nanobind::handle owner);
 
 /// The type of elements that NumPy knows by that code and size.
@@ -39,8 +40,9 @@ struct MappedTensor {
 /// A NumPy array that owns the tensor.
 [[nodiscard]] nanobind::object owned_array(Tensor tensor);
 
-/// A pair (array, name of the element type), as assay._run._as_raw() makes it, as a tensor that borrows the
-/// array's memory for the time of the call. Raises for a type that the array cannot hold.
+/// A pair (array, name of the element type), as assay._run._as_raw() makes it, as a tensor that
+/// borrows the array's memory for the time of the call. Raises for a type that the array cannot
+/// hold.
 [[nodiscard]] Tensor borrowed_tensor(nanobind::handle raw);
 
 }  // namespace assay::python

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each product takes one of 128 work buffers of OpenBLAS. Without threads of its own the library looks for a free one
-// without a lock (0.3.21, and Debian's libopenblas-serial is built so): two threads can get the same one, and then
-// some rows of their results are wrong. The linker therefore leads its calls here (--wrap, cmake/openblas.cmake).
+// Each product takes one of 128 work buffers of OpenBLAS. Without threads of its own the library
+// looks for a free one without a lock (0.3.21, and Debian's libopenblas-serial is built so): two
+// threads can get the same one, and then some rows of their results are wrong. The linker therefore
+// leads its calls here (--wrap, cmake/openblas.cmake).
 #include "reference/blas.hpp"
 
 #include <cblas.h>

@@ -4,8 +4,8 @@
 
 namespace assay::reference {
 
-/// To be called before a product: our threads are the only ones afterwards, also with a threaded OpenBLAS. What makes
-/// concurrent calls safe is linked with it (blas.cpp).
+/// To be called before a product: our threads are the only ones afterwards, also with a threaded
+/// OpenBLAS. What makes concurrent calls safe is linked with it (blas.cpp).
 void prepare_blas() noexcept;
 
 }  // namespace assay::reference

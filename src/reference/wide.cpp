@@ -99,8 +99,8 @@ uint32_t encode(double magnitude, const SmallFloat& format) {
       round_half_even(std::ldexp(magnitude, format.bias - 1 + format.fraction_bits)));
 }
 
-/// The same of many values of float16 or bfloat16, sign included, without a branch. The default rounding mode is assumed, as
-/// everywhere.
+/// The same of many values of float16 or bfloat16, sign included, without a branch. The default
+/// rounding mode is assumed, as everywhere.
 ASSAY_CLONES void encode_many(const double* values, int64_t count, SmallFloat format,
                               uint16_t* out) {
   using simd::f64x8;
@@ -154,7 +154,8 @@ template <typename T>
 T clamped(double value) {
   if (std::isnan(value)) return 0;
   const double rounded = round_half_even(value);
-  // Comparisons in double: the largest 64-bit integers round up to a power of two, which is out of range.
+  // Comparisons in double: the largest 64-bit integers round up to a power of two, which is out of
+  // range.
   if (rounded <= static_cast<double>(std::numeric_limits<T>::min()))
     return std::numeric_limits<T>::min();
   if (rounded >= static_cast<double>(std::numeric_limits<T>::max()))

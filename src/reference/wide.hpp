@@ -65,7 +65,8 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
 /// errors  Unsupported (complex, Bits, types with several values in an element other than Int4 and
 ///         UInt4) | TooLarge
 [[nodiscard]] Result<Wide> widen(const TensorView& view);
-/// The same of an integer or Bool view, exact for all 64-bit integers (UInt64 above 2^63 - 1: TooLarge).
+/// The same of an integer or Bool view, exact for all 64-bit integers (UInt64 above 2^63 - 1:
+/// TooLarge).
 /// errors  Unsupported (not integers) | TooLarge
 [[nodiscard]] Result<Whole> whole(const TensorView& view);
 
@@ -85,8 +86,8 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
 [[nodiscard]] Result<Tensor> contiguous(const Tensor& tensor);
 
 /// Every value rounded once, to nearest even, to a float type (overflow: infinity, or the largest
-/// value for float8_e4m3fn), or for an integer type rounded to nearest even and clamped to its range; NaN
-/// becomes 0 there. Bool: value != 0. The result is contiguous.
+/// value for float8_e4m3fn), or for an integer type rounded to nearest even and clamped to its
+/// range; NaN becomes 0 there. Bool: value != 0. The result is contiguous.
 /// errors  Unsupported (complex, Bits, packed types)
 [[nodiscard]] Result<Tensor> narrow(const TensorView& wide, DType dtype);
 
@@ -116,7 +117,8 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-/// Rounds to the nearest float16 / bfloat16 / float32 value, halves to even, and comes back as double.
+/// Rounds to the nearest float16 / bfloat16 / float32 value, halves to even, and comes back as
+/// double.
 [[nodiscard]] double round_to(double value, DType dtype);
 /// The float32 in the low 32 bits of a 64-bit integer: how scales of int8 products are stored.
 [[nodiscard]] double scale_from_bits(int64_t bits);

@@ -14,7 +14,8 @@ namespace assay::reference {
 namespace {
 
 double nearest_by_search(double value, const std::vector<double>& sorted) {
-  // The oracle: of all values of the format, the nearest; of two equally near, the one at an even place.
+  // The oracle: of all values of the format, the nearest; of two equally near, the one at an even
+  // place.
   size_t best = 0;
   for (size_t i = 1; i < sorted.size(); ++i) {
     const double distance = std::fabs(sorted[i] - value);
@@ -50,7 +51,8 @@ TEST(RoundTo, EveryHalfPrecisionValueIsItselfAndMidpointsGoToEven) {
 }
 
 TEST(Narrow, SixteenBitFloatsAreThoseOfRoundToOneByOne) {
-  // Given  every value of the type, what lies in the middle to the next, and the doubles beside both, of both signs
+  // Given  every value of the type, what lies in the middle to the next, and the doubles beside
+  //        both, of both signs
   for (const DType dtype : {DType::Float16, DType::BFloat16}) {
     const bool half = dtype == DType::Float16;
     const auto decode = [&](uint32_t bits) {

@@ -37,8 +37,8 @@ template <typename Row>
   return cells;
 }
 
-/// The cell of what `value`, a member or a function, says of a part of the row; empty where there is
-/// no such part.
+/// The cell of what `value`, a member or a function, says of a part of the row; empty where there
+/// is no such part.
 template <typename Row, typename Part, typename Value>
 [[nodiscard]] auto of(const Part* (*part_of)(const Row&), Value value) {
   return [part_of, value](const Row& row) {

@@ -48,7 +48,8 @@ std::string json_lines(const Content& content) {
   return out;
 }
 
-// Graph mode has a report for each graph of each rank; ranks and graphs are named where there are any.
+// Graph mode has a report for each graph of each rank; ranks and graphs are named where there are
+// any.
 struct GraphReport {
   std::string stem_end;  // "_rank0"
   std::string name_end;  // "_graph1", behind the time

@@ -19,7 +19,8 @@ struct FileOptions {
   bool jsonl = false;
   bool unmatched = false;
   bool summary = true;  // a last sheet of the workbook with coverage and the worst rows
-  /// Gives rows their columns of --verdict and is written to msit_cmp_first_bad_{ts}.json; null: neither.
+  /// Gives rows their columns of --verdict and is written to msit_cmp_first_bad_{ts}.json; null:
+  /// neither.
   const locate::Verdict* verdict = nullptr;
 };
 
@@ -34,7 +35,9 @@ inline constexpr unsigned kReportMode = 0640;
 
 /// Writes msit_cmp_report_{ts}.csv or .xlsx (statistics: statstics_cmp_report_{ts}.csv, the name
 /// scripts know, and beside it statistics_cmp_report_{ts}.csv), and on request the same as .jsonl,
-/// msit_cmp_unmatched_{ts}.csv and msit_cmp_first_bad_{ts}.json; a style may say otherwise. Every file appears whole or not at all, with mode 0640; a taken name gets "_1", "_2" ... before its ending.
+/// msit_cmp_unmatched_{ts}.csv and msit_cmp_first_bad_{ts}.json; a style may say otherwise. Every
+/// file appears whole or not at all, with mode 0640; a taken name gets "_1", "_2" ... before its
+/// ending.
 /// returns   the paths, the report first
 /// errors    Permission | NotFound | NoSpace | Io
 [[nodiscard]] Result<std::vector<std::string>> write_files(const compare::Comparison& comparison,

@@ -23,8 +23,9 @@ struct RowVerdict {
   std::string confidence = {};  // "high" "medium" "low"
 };
 
-/// What is said of each row of a sheet, at the row's index. Errors against golden are those of the rows themselves, own errors
-/// those of the verdict. A row without a known own error is never called wrong: it says what can be seen from outside.
+/// What is said of each row of a sheet, at the row's index. Errors against golden are those of the
+/// rows themselves, own errors those of the verdict. A row without a known own error is never
+/// called wrong: it says what can be seen from outside.
 ///
 /// mine   the run that the sheet's pairs and the verdict's records refer to
 [[nodiscard]] std::vector<RowVerdict> judge_rows(const locate::Verdict& verdict,

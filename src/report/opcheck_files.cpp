@@ -199,7 +199,8 @@ Result<std::vector<std::string>> OpcheckWriter::finish(const opcheck::Report& re
   }
   // What an interrupted run finished out of order.
   while (state.added < report.cases.size()) ASSAY_TRY_STATUS(add(report.cases[state.added]));
-  // These need no more room. Rows that nobody asked for stay, too, when what was asked for does not fit.
+  // These need no more room. Rows that nobody asked for stay, too, when what was asked for does not
+  // fit.
   if (!state.spare) {
     for (LiveFile& file : state.live) ASSAY_TRY_STATUS(file.keep());
   }

@@ -19,7 +19,8 @@ struct OpcheckFileOptions {
   std::vector<std::string> formats;  // "xlsx" "csv" "jsonl" "html"
 };
 
-/// Writes csv and jsonl while cases finish, so that a crash keeps what is done; the others at the end.
+/// Writes csv and jsonl while cases finish, so that a crash keeps what is done; the others at the
+/// end.
 class OpcheckWriter {
  public:
   /// errors  Permission | NotFound | NoSpace | Io

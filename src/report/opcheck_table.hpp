@@ -11,7 +11,8 @@
 
 namespace assay::report {
 
-/// The columns of the original and the words in them, which differ between its versions. The defaults are msit 8.2's.
+/// The columns of the original and the words in them, which differ between its versions. The
+/// defaults are msit 8.2's.
 struct OpcheckStyle {
   measure::Standard standard = measure::Standard::LegacyO4;
   const char* result = "precision_result";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One screen for people: how many operations are right, which are not, why, and where the files are.
+// One screen for people: how many operations are right, which are not, why, and where the files
+// are.
 #pragma once
 #include <string>
 #include <vector>

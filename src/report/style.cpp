@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every column that a table of a comparison can have, by name, and the choice of a style among them.
+// Every column that a table of a comparison can have, by name, and the choice of a style among
+// them.
 #include "report/style.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report of a comparison looks like: which columns, in which order. A value, so that a vendor's room can hand in its own.
+// What a report of a comparison looks like: which columns, in which order. A value, so that a
+// vendor's room can hand in its own.
 #pragma once
 #include <string>
 #include <string_view>
@@ -16,8 +17,8 @@ struct JudgedRow {
   const RowVerdict* verdict = nullptr;  // null: none was asked for
 };
 
-// Names of columns with blanks between. Scripts read the first list of each kind by position; ours stand to its right.
-// "[algorithms]" stands for the user's metrics.
+// Names of columns with blanks between. Scripts read the first list of each kind by position; ours
+// stand to its right. "[algorithms]" stands for the user's metrics.
 inline constexpr std::string_view kTensorColumns =
     "token_id data_id "
     "golden_data_path golden_op_type golden_dtype golden_shape golden_max_value golden_min_value "
@@ -62,8 +63,9 @@ struct Style {
   std::string_view verdict = kVerdictColumns;
   /// Columns that mean something else than the common ones of their names; null: none.
   Columns<JudgedRow> (*own_columns)() = nullptr;
-  /// Another program's report to the letter: texts that a spreadsheet would run are not marked, rows of statistics that have a
-  /// reason are left out, a workbook keeps the rows that its csv leaves out and has no summary, and no file is written twice.
+  /// Another program's report to the letter: texts that a spreadsheet would run are not marked,
+  /// rows of statistics that have a reason are left out, a workbook keeps the rows that its csv
+  /// leaves out and has no summary, and no file is written twice.
   bool to_the_letter = false;
   /// The only file of two runs, a csv of all sheets without a column "level"; null: files with the
   /// usual names.

@@ -70,7 +70,8 @@ std::vector<const Row*> distinct_rows(const Comparison& comparison) {
   return rows;
 }
 
-// "layers.5" of "model.layers.5.mlp output", "3_Prefill_layer" of "3_Prefill_layer/1_Attention ...".
+// "layers.5" of "model.layers.5.mlp output", "3_Prefill_layer" of "3_Prefill_layer/1_Attention
+// ...".
 std::string layer_of(const std::string& label) {
   const std::string node = label.substr(0, label.find(' '));
   const std::string top = node.substr(0, node.find('/'));

@@ -220,7 +220,8 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
 
 namespace {
 
-/// Two files of many tensors: a line for each, the worst first, equal ones last in the order of the files.
+/// Two files of many tensors: a line for each, the worst first, equal ones last in the order of the
+/// files.
 std::string container_report(const Comparison& comparison, const TerminalOptions& options) {
   std::string out = heading(comparison, options);
   append_notes(comparison, &out);

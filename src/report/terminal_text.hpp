@@ -10,8 +10,8 @@ namespace assay::report {
 /// most.
 [[nodiscard]] std::string shorten(std::string_view text, size_t width);
 
-/// The text in lines of at most `width` columns, broken at blanks; a longer word is shortened. Each line starts
-/// with `indent` blanks and ends with a line feed.
+/// The text in lines of at most `width` columns, broken at blanks; a longer word is shortened. Each
+/// line starts with `indent` blanks and ends with a line feed.
 [[nodiscard]] std::string wrapped(std::string_view text, size_t indent, size_t width);
 
 [[nodiscard]] std::string pad_right(std::string text, size_t width);

@@ -8,8 +8,9 @@
 
 namespace assay::report {
 
-/// Nothing is longer than options.width except single words (paths) and a command to paste, which stands on a line of its
-/// own. Ends with the sentence, and behind "cannot judge" with that command.
+/// Nothing is longer than options.width except single words (paths) and a command to paste, which
+/// stands on a line of its own. Ends with the sentence, and behind "cannot judge" with that
+/// command.
 [[nodiscard]] std::string verdict_text(const locate::Verdict& verdict,
                                        const TerminalOptions& options);
 

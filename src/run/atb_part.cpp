@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a path to the run that holds it: the folders of a process and of a run count are known by their names.
+// From a path to the run that holds it: the folders of a process and of a run count are known by
+// their names.
 #include "run/atb_part.hpp"
 
 #include <string_view>
@@ -19,7 +20,8 @@ struct PartPlace {
   std::string dump_folder;
 };
 
-/// ".../tensors/0_4711/2/0_layer/1_LinearOperation" -> the folder of run count 2, and what is below.
+/// ".../tensors/0_4711/2/0_layer/1_LinearOperation" -> the folder of run count 2, and what is
+/// below.
 PartPlace place_of_part(const std::string& path) {
   const std::string real = real_path(path);
   PartPlace place;

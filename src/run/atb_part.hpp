@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of an ATB dump, which users may name down to the folder of one operation.   docs/formats/atb-tree.md
+// A part of an ATB dump, which users may name down to the folder of one operation.
+//   docs/formats/atb-tree.md
 #pragma once
 #include <string>
 

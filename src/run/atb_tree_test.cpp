@@ -451,7 +451,7 @@ TEST(AtbTree, ReadsOnWhenATopologyIsBroken) {
   EXPECT_FALSE(run.topology.has_value());
 }
 
-// ---- msprobe -------------------------------------------------------------------------------------
+// ---- msprobe ------------------------------------------------------------------------------------
 
 constexpr const char* kTable =
     "Device and PID,Execution Count,Op Name,Op Type,Op Id,Input/Output,Index,Dtype,Format,Shape,"
@@ -558,7 +558,7 @@ TEST(AtbTree, JoinsTheTableWithTheTensors) {
   EXPECT_EQ(first_value(run.records[1]), 3);
 }
 
-// ---- what the dump says about itself -------------------------------------------------------------
+// ---- what the dump says about itself ------------------------------------------------------------
 
 formats::ProbeStatus killed_process() {
   formats::ProbeStatus status;
@@ -637,7 +637,7 @@ TEST(AtbTree, ReadsOnWithAManifestThatIsNone) {
   }
 }
 
-// ---- what is no ATB dump, and what is not clear --------------------------------------------------
+// ---- what is no ATB dump, and what is not clear -------------------------------------------------
 
 TEST(AtbTree, AsksWhichOfSeveralDumpsIsMeant) {
   const TestFolder folder;

@@ -48,7 +48,8 @@ Result<Listing> list_weight_files(const std::string& folder) {
     if (ends(".gguf")) out.gguf.push_back(entry.name);
     if (ends(".bin") || ends(".pth") || ends(".pt")) out.torch.push_back(entry.name);
   }
-  // The original sorted names as strings; shard numbers have leading zeros, so it is the same order.
+  // The original sorted names as strings; shard numbers have leading zeros, so it is the same
+  // order.
   std::sort(out.safetensors.begin(), out.safetensors.end());
   std::sort(out.torch.begin(), out.torch.end());
   std::sort(out.gguf.begin(), out.gguf.end());
@@ -80,7 +81,8 @@ Result<ShardNames> read_index(const std::string& path) {
   return out;
 }
 
-/// "model-00002-of-00003.gguf" -> "model-" and "-of-00003.gguf"; nothing for a file that is no shard.
+/// "model-00002-of-00003.gguf" -> "model-" and "-of-00003.gguf"; nothing for a file that is no
+/// shard.
 struct ShardName {
   std::string prefix;
   std::string suffix;
@@ -116,8 +118,8 @@ std::vector<std::string> shards_of(const std::string& file, const std::vector<st
   return out;
 }
 
-/// A sentence for each shard that the names of the others speak of. Names that claim more than there are files in any
-/// model are not believed.
+/// A sentence for each shard that the names of the others speak of. Names that claim more than
+/// there are files in any model are not believed.
 std::vector<std::string> missing_shards(const std::string& folder,
                                         const std::vector<std::string>& files) {
   constexpr uint32_t kMaxShards = 10000;

@@ -21,7 +21,8 @@ constexpr std::array<std::string_view, 5> kWrapperSegments = {"_orig_mod", "_fsd
                                                               "_forward_module", "base_layer"};
 /// Golden names that one prefix has to account for before it counts as the reason for all of them.
 constexpr double kPrefixShare = 0.9;
-/// Norms of one weight in two precisions differ by less; those of two weights of one shape rarely do.
+/// Norms of one weight in two precisions differ by less; those of two weights of one shape rarely
+/// do.
 constexpr double kSameNorm = 0.02;
 /// The type of the root that the models of a native run stand below.
 constexpr std::string_view kModels = "models";
@@ -92,8 +93,9 @@ std::string join(const std::vector<std::string_view>& segments, size_t first) {
   return text;
 }
 
-/// What a wrapper computed that hands on its inner module's results is that module's result, seen again. A wrapper
-/// that adds something of its own (an adapter) keeps the name, and what it wraps keeps its own.
+/// What a wrapper computed that hands on its inner module's results is that module's result, seen
+/// again. A wrapper that adds something of its own (an adapter) keeps the name, and what it wraps
+/// keeps its own.
 class Unwrapping {
  public:
   /// bare   the name without wrappers
@@ -200,7 +202,8 @@ void see_through_wrappers(Run* golden, Run* mine, std::vector<std::string>* note
 
 // ---- one prefix in front of all ----
 
-/// The prefix that most of `longer`'s names have in front of a name of `shorter`, types agreeing; empty: none is it.
+/// The prefix that most of `longer`'s names have in front of a name of `shorter`, types agreeing;
+/// empty: none is it.
 std::string find_prefix(const Modules& shorter, const Modules& longer) {
   std::map<std::string, size_t> votes;
   for (const auto& [path, type] : longer) {
@@ -380,7 +383,8 @@ std::string shown(const std::string& model) {
   return model.empty() ? "the one without a name" : "'" + model + "'";
 }
 
-/// Models of mine that golden has take the golden name; the others keep theirs, or are numbered when it is taken.
+/// Models of mine that golden has take the golden name; the others keep theirs, or are numbered
+/// when it is taken.
 void name_models_alike(const Run& golden, Run* mine, std::vector<std::string>* notes) {
   const Models of_golden(golden);
   const Models of_mine(*mine);

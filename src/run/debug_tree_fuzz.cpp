@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a tree of model_addition_debugger: an error or records, and no file named outside the folder.
+// Any bytes as a tree of model_addition_debugger: an error or records, and no file named outside
+// the folder.
 #include <cstdint>
 #include <cstdlib>
 

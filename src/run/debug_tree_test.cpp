@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees written by hand after docs/formats/transformers-debug.md; their form was taken from dumps of transformers 5.
+// Trees written by hand after docs/formats/transformers-debug.md; their form was taken from dumps
+// of transformers 5.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

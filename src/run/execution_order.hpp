@@ -5,8 +5,9 @@
 
 namespace assay::run {
 
-/// Where one run does not know its order of execution and the other does, the records of the first take the
-/// order of their namesakes (path, role, call, slot). The order counts as known when every output has found one.
+/// Where one run does not know its order of execution and the other does, the records of the first
+/// take the order of their namesakes (path, role, call, slot). The order counts as known when every
+/// output has found one.
 void share_execution_order(Run* golden, Run* mine);
 
 }  // namespace assay::run

@@ -32,11 +32,11 @@ struct GeFileName {
   std::string time;  // as in the name: microseconds since 1970
 };
 
-/// {type}.{name}.[{dump}.]{task}.[{stream}.]{time}[.{kind}.{context}.{thread}.{device}], counted from
-/// the 16 digits of the time; without them the name ends before the last three parts. A .csv at the
-/// end, or _min_max.npz of a user's script, is left out of the name.
-/// Of exceptions: {kernel}.{stream}.{task}.{core type}.{core id}.{time}, the first three of them only
-/// when the name starts with exception_info.
+/// {type}.{name}.[{dump}.]{task}.[{stream}.]{time}[.{kind}.{context}.{thread}.{device}], counted
+/// from the 16 digits of the time; without them the name ends before the last three parts. A .csv
+/// at the end, or _min_max.npz of a user's script, is left out of the name. Of exceptions:
+/// {kernel}.{stream}.{task}.{core type}.{core id}.{time}, the first three of them only when the
+/// name starts with exception_info.
 ///
 /// in_exception_folder    the file lies in extra-info/data-dump/{device}
 /// returns                nothing for names that are none of these
@@ -58,9 +58,9 @@ inline constexpr std::string_view kReducedArrays = "_min_max.npz";
 /// As the writer replaces characters of type and name in a file's name.
 [[nodiscard]] std::string sanitized(std::string name);
 
-/// mapping.csv: names that the file system refused, by what they were replaced with. With the header
-/// `file,name` cells are quoted where they must be; without it the name is all that follows the first
-/// comma. Lines that are cut off or have one cell are left out.
+/// mapping.csv: names that the file system refused, by what they were replaced with. With the
+/// header `file,name` cells are quoted where they must be; without it the name is all that follows
+/// the first comma. Lines that are cut off or have one cell are left out.
 [[nodiscard]] std::map<std::string, std::string> read_long_names(std::string_view text);
 
 }  // namespace assay::run

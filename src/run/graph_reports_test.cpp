@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies beside the operands in a dump of graph mode: statistics, reports of overflows and failures,
-// watched outputs, graphs.json, names that were too long; and values of captured graphs.
+// What lies beside the operands in a dump of graph mode: statistics, reports of overflows and
+// failures, watched outputs, graphs.json, names that were too long; and values of captured graphs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ bool any_has(const std::vector<std::string>& lines, const std::string& part) {
   });
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 struct NameCase {
   const char* name;
@@ -100,7 +100,7 @@ TEST(LongNames, LeaveOutALineThatWasCut) {
   EXPECT_EQ(read_long_names("file,name\n1,\"Add.a.1.1.17357").size(), 0u);
 }
 
-// ---- statistics ----------------------------------------------------------------------------------
+// ---- statistics ---------------------------------------------------------------------------------
 
 TEST(ReadGeTree, ReadsStatisticsWithoutTensors) {
   TestFolder folder;
@@ -154,10 +154,11 @@ TEST(ReadGeTree, GoesOnPastATableThatCannotBeRead) {
   EXPECT_TRUE(any_has(run.warnings, "Add.B.1.1.1735786845000002.csv: row 1"));
 }
 
-// ---- operands that were left out -----------------------------------------------------------------
+// ---- operands that were left out ----------------------------------------------------------------
 
 TEST(ReadGeTree, KeepsTheIndicesOfOperandsWhenOthersWereLeftOut) {
-  // Two inputs, the file's second being operand 3 (arg_index, field 10), and the attribute that says so.
+  // Two inputs, the file's second being operand 3 (arg_index, field 10), and the attribute that
+  // says so.
   const auto input = [](uint64_t index) {
     return field(4, "\x08\x01\x10\x02" + field(3, field(1, varint(1))) + number_field(5, 4) +
                         number_field(10, index));
@@ -170,7 +171,7 @@ TEST(ReadGeTree, KeepsTheIndicesOfOperandsWhenOthersWereLeftOut) {
   EXPECT_EQ(summary(open(folder.path())), (Lines{"0/0/0 A input 1", "0/0/0 A input 3"}));
 }
 
-// ---- reports -------------------------------------------------------------------------------------
+// ---- reports ------------------------------------------------------------------------------------
 
 /// u32 magic, version, then the block of an AI Core: valid, kind, reserved, length, eleven u64.
 std::string overflow_payload(uint64_t stream, uint64_t task, uint64_t status) {
@@ -258,7 +259,7 @@ TEST(ReadGeTree, TakesNamesWithToInThemForOperatorsWhenNothingIsWatched) {
   EXPECT_EQ(run.coverage.captured, 2u);
 }
 
-// ---- folders -------------------------------------------------------------------------------------
+// ---- folders ------------------------------------------------------------------------------------
 
 TEST(ReadGeTree, ReadsTheNewestOfSeveralRunsIntoOneFolder) {
   TestFolder folder;
@@ -318,7 +319,7 @@ TEST(ReadGeTree, SaysThatADumpIsStillBeingWritten) {
   EXPECT_TRUE(any_has(run.warnings, "1 files are still being written"));
 }
 
-// ---- texts ---------------------------------------------------------------------------------------
+// ---- texts --------------------------------------------------------------------------------------
 
 TEST(ReadGeTree, HasTheOperatorsOfTheTextsAsTopology) {
   TestFolder folder;
@@ -350,7 +351,7 @@ TEST(ReadGeTree, GoesOnPastATextThatCannotBeRead) {
   EXPECT_TRUE(any_has(run.warnings, "dynamo_original_graph_1"));
 }
 
-// ---- graphs.json ---------------------------------------------------------------------------------
+// ---- graphs.json --------------------------------------------------------------------------------
 
 const std::string kGraphs = R"({"assay": "0.1.0", "torch": "2.13.0", "time": "20250102030405",
   "rank": 0, "world_size": 1, "device": "cpu", "engine": "interpreter", "decomposition_level": 1,
@@ -460,7 +461,7 @@ TEST(GraphsJson, LeavesOutValuesOfOtherTypes) {
   EXPECT_FALSE(run.properties.contains("host.torch"));
 }
 
-// ---- FX ------------------------------------------------------------------------------------------
+// ---- FX -----------------------------------------------------------------------------------------
 
 TEST(ReadFxTree, ReadsKeywordArgumentsAndTypesThatNumPyDoesNotHave) {
   TestFolder folder;
@@ -479,7 +480,7 @@ TEST(ReadFxTree, ReadsKeywordArgumentsAndTypesThatNumPyDoesNotHave) {
   EXPECT_EQ(run.coverage.captured, 1u);
 }
 
-// ---- captured graphs -----------------------------------------------------------------------------
+// ---- captured graphs ----------------------------------------------------------------------------
 
 TEST(ReadCapturedGraph, TakesNodeDeviceAndCountFromTheName) {
   TestFolder folder;

@@ -20,7 +20,7 @@ using test::open;
 using test::summary;
 using test::TestFolder;
 
-// ---- one file ------------------------------------------------------------------------------------
+// ---- one file -----------------------------------------------------------------------------------
 
 TEST(CannDumpFile, IsAFileOfInputsAndOutputs) {
   TestFolder folder;
@@ -44,7 +44,7 @@ TEST(CannDumpFile, RefusesMembersItDoesNotHave) {
     EXPECT_EQ(container->tensor(member).error().code, Errc::NotFound) << member;
 }
 
-// ---- GE ------------------------------------------------------------------------------------------
+// ---- GE -----------------------------------------------------------------------------------------
 
 const std::string kText = "dynamo_original_graph_1_rank_0_pid_7_ts_20250102030405000000.txt";
 
@@ -192,7 +192,7 @@ TEST(ReadGeTree, GoesOnPastFilesThatCannotBeRead) {
   EXPECT_NE(run.warnings[1].find("should contain at least 4 '.'"), std::string::npos);
 }
 
-// ---- FX ------------------------------------------------------------------------------------------
+// ---- FX -----------------------------------------------------------------------------------------
 
 const std::string kTime = "20240125031118787351";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run lies on disk, and what follows from that for those who read it. A new layout is a row of the table in
-// layout.cpp: nobody outside src/run asks for a layout by its name.
+// How a run lies on disk, and what follows from that for those who read it. A new layout is a row
+// of the table in layout.cpp: nobody outside src/run asks for a layout by its name.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -14,8 +14,9 @@ struct Manifest : native::ReadManifest {
   bool found = false;
 };
 
-/// Adds coverage and properties of a file that may be missing to the run, and what contradicts itself to its damage. Sets
-/// coverage.complete to false and adds a warning when the file cannot be used or says that the capture did not end.
+/// Adds coverage and properties of a file that may be missing to the run, and what contradicts
+/// itself to its damage. Sets coverage.complete to false and adds a warning when the file cannot be
+/// used or says that the capture did not end.
 [[nodiscard]] Manifest add_manifest_file(const std::string& path, Run* run);
 
 }  // namespace assay::run

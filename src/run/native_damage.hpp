@@ -23,8 +23,8 @@ struct RecordsFacts {
   uint64_t lines = 0;
   std::optional<MappedFile> file;
   std::map<int64_t, native::ManifestStep> steps;  // steps of weights left out
-  /// Lines whose payload is a part of another one's and was not stored again, as views in a graph are: the bytes of
-  /// a step are not the sum of its lines then.
+  /// Lines whose payload is a part of another one's and was not stored again, as views in a graph
+  /// are: the bytes of a step are not the sum of its lines then.
   bool has_views = false;
 };
 
@@ -36,8 +36,8 @@ struct StepFileHead : native::StepMetadata {
 /// errors  of the operating system, with the path
 [[nodiscard]] Result<StepFileHead> read_step_file_head(const std::string& path);
 
-/// Appends to run->damage what manifest, records and step files of a rank's folder contradict each other in. Of a capture
-/// that did not end only what does not depend on its end is looked at.
+/// Appends to run->damage what manifest, records and step files of a rank's folder contradict each
+/// other in. Of a capture that did not end only what does not depend on its end is looked at.
 /// boundary   links that lead out of it are not followed
 void find_native_damage(const std::string& folder, const std::string& boundary,
                         const Manifest& manifest, const RecordsFacts& records, Run* run);

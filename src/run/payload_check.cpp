@@ -9,8 +9,8 @@
 namespace assay::run {
 namespace {
 
-// Sums in fp64 over the same values in another order, and sums of a device in float32, as shares of the root mean
-// square (mean) and of the norm.
+// Sums in fp64 over the same values in another order, and sums of a device in float32, as shares of
+// the root mean square (mean) and of the norm.
 constexpr double kSumError = 1e-9;
 constexpr double kRoughSumError = 1e-5;
 // Absolute values of complex numbers: two libraries' hypot() differ in the last place.

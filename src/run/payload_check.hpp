@@ -14,14 +14,15 @@ namespace assay::run {
 [[nodiscard]] std::string difference(const stats::TensorStats& said,
                                      const stats::TensorStats& found, bool is_rough);
 
-/// Of one stored payload. Thread-safe; one that was found whole is not looked at again. Small: there are as many as payloads.
+/// Of one stored payload. Thread-safe; one that was found whole is not looked at again. Small:
+/// there are as many as payloads.
 class PayloadCheck {
  public:
   PayloadCheck(bool is_rough, std::shared_ptr<FoundDamage> found)
       : is_rough_(is_rough), found_(std::move(found)) {}
 
-  /// What is wrong with the values, which are said to be the record's; empty when nothing is. The record has a place, and
-  /// statistics or a digest.
+  /// What is wrong with the values, which are said to be the record's; empty when nothing is. The
+  /// record has a place, and statistics or a digest.
   [[nodiscard]] std::string problem(const TensorRecord& record, const TensorView& payload);
   /// The same for one who knows their statistics already.
   [[nodiscard]] std::string problem(const TensorRecord& record, const stats::TensorStats& payload);

@@ -269,9 +269,9 @@ size_t end_of_string(std::string_view text, size_t begin) {
   return i + 1;
 }
 
-/// The text of a top-level key's object, as it stands in the line: a parsed object forgets the order of
-/// its keys, which is the schema's. The last one wins, as it does with the parser. `line` is a
-/// well-formed JSON object.
+/// The text of a top-level key's object, as it stands in the line: a parsed object forgets the
+/// order of its keys, which is the schema's. The last one wins, as it does with the parser. `line`
+/// is a well-formed JSON object.
 std::string_view object_text(std::string_view line, std::string_view key) {
   std::string_view found;
   std::string_view last_string;

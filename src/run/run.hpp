@@ -101,7 +101,8 @@ struct TensorRecord {
   std::optional<Dims> shape;
   std::optional<Dims> strides;
   std::optional<ByteLocation> bytes;
-  /// Instead of reading `bytes`, which then say of what it is made in the first place; null for captured tensors.
+  /// Instead of reading `bytes`, which then say of what it is made in the first place; null for
+  /// captured tensors.
   std::shared_ptr<const MadeTensor> made;
   std::optional<stats::TensorStats> stats;
   std::string stats_file;  // where the statistics are from, if they have a file of their own
@@ -110,17 +111,18 @@ struct TensorRecord {
   std::shared_ptr<PayloadCheck> check;
   std::string value;  // for non-tensor leaves: their text
   // Operator level: which value this is.
-  /// Records of one rank with the same id are the same value: the same place in the same storage, shape, strides and
-  /// dtype, and nothing written to the storage in between. -1: not known.
+  /// Records of one rank with the same id are the same value: the same place in the same storage,
+  /// shape, strides and dtype, and nothing written to the storage in between. -1: not known.
   int64_t value_id = -1;
   int64_t storage_id = -1;      // of the storage that holds it; -1: not known
   int64_t storage_offset = 0;   // elements from the start of the storage
   int64_t storage_version = 0;  // writes to the storage so far
-  /// `order` of the output record (of an operator) that made an input's value; -1: no operator made it.
+  /// `order` of the output record (of an operator) that made an input's value; -1: no operator made
+  /// it.
   int64_t producer = -1;
   std::string leaf;  // name of the parameter or buffer that the value is; "" for none
-  /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that of
-  /// the memory.
+  /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that
+  /// of the memory.
   std::string memory_format;
   std::string problem;        // why the tensor is missing or unusable; empty when all is well
   bool not_captured = false;  // the problem: the capture could not have it, which is no damage
@@ -195,11 +197,13 @@ struct Run {
   std::vector<std::string> findings;
 
   [[nodiscard]] bool has(Trait trait) const { return has_trait(layout, trait); }
-  /// Nodes are modules, or files and names that stand for some; otherwise they are the operators of another program.
+  /// Nodes are modules, or files and names that stand for some; otherwise they are the operators of
+  /// another program.
   [[nodiscard]] bool has_modules() const {
     return !has(Trait::AtbOperations) && !has(Trait::CompiledGraphs);
   }
-  /// Captured in a host that is no PyTorch program: nodes are operators of its graphs, some of which only view others.
+  /// Captured in a host that is no PyTorch program: nodes are operators of its graphs, some of
+  /// which only view others.
   [[nodiscard]] bool has_own_engine() const { return properties.contains("host.kind"); }
   /// Nodes have parents: the run tells its topology, or their names do.
   [[nodiscard]] bool has_tree() const { return topology.has_value() || has(Trait::AtbOperations); }
@@ -226,10 +230,12 @@ struct Run {
 [[nodiscard]] Result<Run> open_run(const std::string& path);
 
 /// Maps the tensor of a record. The result keeps the file mapped.
-/// errors  of the format's reader, with path and offset; NotFound when the record has no bytes; Invalid when the values
-///         are not those that the record tells of: then the run's found_damage says so, too
+/// errors  of the format's reader, with path and offset; NotFound when the record has no bytes;
+///         Invalid when the values are not those that the record tells of: then the run's
+///         found_damage says so, too
 [[nodiscard]] Result<Tensor> load_tensor(const TensorRecord& record);
-/// The same whatever the record says of the values: for those who hold it against them themselves, or show them all the same.
+/// The same whatever the record says of the values: for those who hold it against them themselves,
+/// or show them all the same.
 [[nodiscard]] Result<Tensor> load_unchecked(const TensorRecord& record);
 
 /// Fills dtype, shape, strides from the file's header when the record does not have them yet.

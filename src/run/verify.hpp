@@ -24,8 +24,9 @@ struct Verification {
   uint64_t digests = 0;        // files that were held against a digest
 };
 
-/// Of every layout: each tensor's file opens and has what the record says. Of a native run also: values against the
-/// statistics or digests of their records, files against their digests, headers against the records.
+/// Of every layout: each tensor's file opens and has what the record says. Of a native run also:
+/// values against the statistics or digests of their records, files against their digests, headers
+/// against the records.
 /// errors  Interrupted
 [[nodiscard]] Result<Verification> verify_run(const Run& run, const VerifyOptions& options = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of the statistics of one block, as templates over how elements are loaded: block_stats.cpp makes kernels of them
-// for floating point, block_stats_integer.cpp for integers.
+// The loops of the statistics of one block, as templates over how elements are loaded:
+// block_stats.cpp makes kernels of them for floating point, block_stats_integer.cpp for integers.
 //
 // Each kernel exists twice in one template: the fast form, which assumes finite values, and the
 // masked form, which leaves NaN and infinities out and counts them. A square of a float32 or an
@@ -102,11 +102,13 @@ struct LoadFloat16 {
   static float load1(const std::byte* p) { return float16_to_float(load<uint16_t>(p)); }
 };
 
-/// Values of a sketch group that count against the others of their bucket: the second sixteen of four.
+/// Values of a sketch group that count against the others of their bucket: the second sixteen of
+/// four.
 inline constexpr int kNegativeSixteen = 1;
 
-/// Two sums for each of sixteen buckets: of the values with the sign of their bucket, and of those against it. Their sum
-/// is needed anyway, so the sketch costs an exchange where the sign of a bucket changes.
+/// Two sums for each of sixteen buckets: of the values with the sign of their bucket, and of those
+/// against it. Their sum is needed anyway, so the sketch costs an exchange where the sign of a
+/// bucket changes.
 ///
 /// kStep, kSecond  lane j of vector k is bucket kStep * j + kSecond * k
 template <int kStep, int kSecond>
@@ -167,7 +169,8 @@ struct SketchSums {
 
 template <typename Load, bool kMasked>
 struct FloatAccumulator {
-  // Neighbours in pairs: vector k holds the even or odd values of 16. Otherwise the first or last eight.
+  // Neighbours in pairs: vector k holds the even or odd values of 16. Otherwise the first or last
+  // eight.
   SketchSums<Load::kPairs ? 2 : 1, Load::kPairs ? 1 : 8> sums;
   f64x8 squares[4] = {};
   f32x16 minima[2];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the floating-point types and of those that a table of 256 bytes serves, and the choice of a kernel.
+// Kernels of the floating-point types and of those that a table of 256 bytes serves, and the choice
+// of a kernel.
 #include <array>
 
 #include "stats/block_kernels.hpp"

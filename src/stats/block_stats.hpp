@@ -19,7 +19,8 @@ struct BlockStats {
   int64_t nan_count = 0;
   int64_t positive_inf_count = 0;
   int64_t negative_inf_count = 0;
-  /// By bucket, the finite values with their signs, scaled as the sum is; of types that has_sketch() names.
+  /// By bucket, the finite values with their signs, scaled as the sum is; of types that
+  /// has_sketch() names.
   double sketch[kSketchBuckets] = {};
 
   /// Adds what comes after this part. Not commutative in the last bit: call in index order.

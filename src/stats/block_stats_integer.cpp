@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the integer types and of Bool. A file of its own: every kernel is compiled for three instruction sets, and this is
-// half of them.
+// Kernels of the integer types and of Bool. A file of its own: every kernel is compiled for three
+// instruction sets, and this is half of them.
 #include "stats/block_kernels.hpp"
 
 namespace assay::stats {

@@ -19,8 +19,9 @@ struct Digest {
   friend auto operator<=>(const Digest&, const Digest&) = default;
 };
 
-/// Hashes the C-order element bytes (strided views are gathered block by block, so equal values in another layout
-/// give the same digest). Shape and dtype do not take part: compare them as well. Lazy conj/neg bits are applied.
+/// Hashes the C-order element bytes (strided views are gathered block by block, so equal values in
+/// another layout give the same digest). Shape and dtype do not take part: compare them as well.
+/// Lazy conj/neg bits are applied.
 [[nodiscard]] Digest digest(const TensorView& view);
 /// The digest of bytes that come in pieces.
 class DigestStream {

@@ -21,8 +21,8 @@ namespace {
 
 constexpr int64_t kGatherBytes = 64 * 1024;  // rows of a scattered tensor are collected here
 constexpr int64_t kBlockElements = 8192;     // of up to 8 bytes each: one gather buffer
-constexpr int64_t kByteBlockElements =
-    65536;  // one-byte types, whose kernel has a fixed cost per block
+// one-byte types, whose kernel has a fixed cost per block
+constexpr int64_t kByteBlockElements = 65536;
 constexpr int64_t kValueBlockElements = 4096;  // types read as doubles, two per element
 constexpr int64_t kMaxChunks = 256;
 static_assert(kBlockElements % kSketchGroup == 0 && kByteBlockElements % kSketchGroup == 0 &&

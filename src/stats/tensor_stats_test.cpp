@@ -144,7 +144,8 @@ TEST(Sketch, SeesWhatKeepsAllOtherStatistics) {
     std::swap_ranges(&swapped[row * 128], &swapped[row * 128 + 32], &swapped[row * 128 + 32]);
   std::vector<float> negated = golden;
   negated[1234] = -negated[1234];
-  // then the distance of the sketches is that of the tensors, within four of its standard deviations
+  // then the distance of the sketches is that of the tensors, within four of its standard
+  // deviations
   EXPECT_NEAR(distance_over_true(shifted), 1, 0.7);
   EXPECT_NEAR(distance_over_true(swapped), 1, 0.7);
   EXPECT_NEAR(distance_over_true(negated), 1, 1e-4);

@@ -56,8 +56,9 @@ struct Group {
 /// half_gap is half the distance to the farther of the neighbouring codes; is_last marks the two
 /// ends of the codes.
 
-/// q4_0, q4_1, q5_0, q5_1: d; m where there is one; 4 bytes of fifth bits, lowest first; 16 bytes: value i in
-/// the low half of byte i, value i + 16 in the high half. d * (code - half of all codes), or d * code + m.
+/// q4_0, q4_1, q5_0, q5_1: d; m where there is one; 4 bytes of fifth bits, lowest first; 16 bytes:
+/// value i in the low half of byte i, value i + 16 in the high half. d * (code - half of all
+/// codes), or d * code + m.
 template <uint32_t bits, bool has_minimum, typename Emit>
 void visit_small_codes(Bytes block, Emit emit) {
   constexpr uint32_t kLast = (1U << bits) - 1;
@@ -107,8 +108,8 @@ void visit_q8_k(Bytes block, Emit emit) {
   visit_bytes(block + 4, 256, {.scale = load<float>(block)}, emit);
 }
 
-/// What the steps of the inner scales and minimums cost where codes are clipped: half a step of
-/// the scale for each of `span` codes, half a step of the minimum; and what rounding d and dmin costs.
+/// What the steps of the inner scales and minimums cost where codes are clipped: half a step of the
+/// scale for each of `span` codes, half a step of the minimum; and what rounding d and dmin costs.
 float inner_clipping(float d, float dmin, float span) {
   constexpr float kMaxInner = 128;  // of the inner scales, over all types
   const float scale = 0.5F * std::abs(d) + kMaxInner * half_rounding(d);
@@ -134,8 +135,8 @@ void visit_q2_k(Bytes block, Emit emit) {
   }
 }
 
-/// 32 bytes of high bits, 64 bytes of codes of 2 bits as in q2_K, 12 bytes of 16 scales of 6 bits, d.
-/// A high bit of 0 takes 4 off the code.
+/// 32 bytes of high bits, 64 bytes of codes of 2 bits as in q2_K, 12 bytes of 16 scales of 6 bits,
+/// d. A high bit of 0 takes 4 off the code.
 template <typename Emit>
 void visit_q3_k(Bytes block, Emit emit) {
   const float d = f16(block + 108);
@@ -173,8 +174,8 @@ Group k_group(float d, float dmin, Bytes packed, uint32_t g, float span) {
           .clipping = inner_clipping(d, dmin, span)};
 }
 
-/// q4_K, q5_K: d, dmin, 12 bytes of scales; 32 bytes whose bit g is the fifth of group g; 128 bytes: values
-/// 64 p + i and 64 p + 32 + i are the halves of byte 32 p + i.
+/// q4_K, q5_K: d, dmin, 12 bytes of scales; 32 bytes whose bit g is the fifth of group g; 128
+/// bytes: values 64 p + i and 64 p + 32 + i are the halves of byte 32 p + i.
 template <uint32_t bits, typename Emit>
 void visit_k_codes(Bytes block, Emit emit) {
   constexpr uint32_t kLast = (1U << bits) - 1;
@@ -247,8 +248,8 @@ void visit_iq4_xs(Bytes block, Emit emit) {
   }
 }
 
-/// Five values of -1, 0, 1 a byte, in base 3 as a fraction of 256: multiplying by 3^n modulo 256 brings
-/// the n-th to the top. 32 bytes with 5 x 32 values, 16 with 5 x 16, 4 with 4 x 4, d.
+/// Five values of -1, 0, 1 a byte, in base 3 as a fraction of 256: multiplying by 3^n modulo 256
+/// brings the n-th to the top. 32 bytes with 5 x 32 values, 16 with 5 x 16, 4 with 4 x 4, d.
 template <typename Emit>
 void visit_tq1_0(Bytes block, Emit emit) {
   constexpr std::array<uint32_t, 5> kPowers = {1, 3, 9, 27, 81};
@@ -293,7 +294,8 @@ void emit_e2m1(uint32_t index, const Group& group, uint32_t nibble, Emit emit) {
        kDoubledE2M1HalfGap[magnitude], magnitude == 7 || group.scale == 0);
 }
 
-/// The exponent e, for 2^(e - 128): half of what e8m0 says, since the codes are doubled. 16 bytes as in q4_0.
+/// The exponent e, for 2^(e - 128): half of what e8m0 says, since the codes are doubled. 16 bytes
+/// as in q4_0.
 template <typename Emit>
 void visit_mxfp4(Bytes block, Emit emit) {
   const uint32_t e = u8(block);
@@ -313,7 +315,8 @@ template <typename Emit>
 void visit_nvfp4(Bytes block, Emit emit) {
   for (uint32_t g = 0; g < 4; ++g) {
     const float scale = halved_e4m3(u8(block + g));
-    // Half the distance between two scales; a group of smaller numbers than the smallest scale is all zeros.
+    // Half the distance between two scales; a group of smaller numbers than the smallest scale is
+    // all zeros.
     const float scale_error = std::max(scale * 0x1p-4F, 0x1p-11F);
     const Group group{.scale = scale,
                       .scale_error = scale_error,
@@ -331,10 +334,12 @@ void visit_q1_0(Bytes block, Emit emit) {
     emit(i, group, (u8(block + 2 + i / 8) >> (i % 8) & 1) != 0 ? 1.0F : -1.0F, 1.0F, true);
 }
 
-// The iq types of one to three bits choose whole points, of 8 or 4 values, from a table, and weigh the values while they do.
-// So nothing bounds how far one number may be from its value: compare/gguf_weights.cpp looks at whole blocks instead.
+// The iq types of one to three bits choose whole points, of 8 or 4 values, from a table, and weigh
+// the values while they do. So nothing bounds how far one number may be from its value:
+// compare/gguf_weights.cpp looks at whole blocks instead.
 
-/// Half the distance to the farther neighbour of a code, in a table whose digits stand for `values` with either sign.
+/// Half the distance to the farther neighbour of a code, in a table whose digits stand for `values`
+/// with either sign.
 constexpr float kIq2HalfGap = 9;     // 8 25 43
 constexpr float kIq3XxsHalfGap = 5;  // 4 12 20 28 36 44 52 62
 constexpr float kIq3SHalfGap = 1;    // 1 3 ... 15
@@ -360,7 +365,8 @@ Group point_group(float d, float factor) {
   return {.scale = d * factor, .scale_error = half_rounding(d) * factor, .clipping = INFINITY};
 }
 
-/// d, 8 groups of 32 values: 4 bytes that name points, and a word of 4 x 7 signs and 4 bits of scale.
+/// d, 8 groups of 32 values: 4 bytes that name points, and a word of 4 x 7 signs and 4 bits of
+/// scale.
 template <typename Emit>
 void visit_iq2_xxs(Bytes block, Emit emit) {
   const float d = f16(block);
@@ -374,7 +380,8 @@ void visit_iq2_xxs(Bytes block, Emit emit) {
   }
 }
 
-/// d, 32 words of 9 bits that name a point and 7 signs, 8 bytes of 16 scales of 4 bits for 16 values each
+/// d, 32 words of 9 bits that name a point and 7 signs, 8 bytes of 16 scales of 4 bits for 16
+/// values each
 template <typename Emit>
 void visit_iq2_xs(Bytes block, Emit emit) {
   const float d = f16(block);
@@ -386,7 +393,8 @@ void visit_iq2_xs(Bytes block, Emit emit) {
   }
 }
 
-/// d, 32 bytes that name points, 32 bytes of signs, 8 bytes of 32 times two higher bits, 8 bytes of scales as in iq2_xs
+/// d, 32 bytes that name points, 32 bytes of signs, 8 bytes of 32 times two higher bits, 8 bytes of
+/// scales as in iq2_xs
 template <typename Emit>
 void visit_iq2_s(Bytes block, Emit emit) {
   const float d = f16(block);
@@ -398,7 +406,8 @@ void visit_iq2_s(Bytes block, Emit emit) {
   }
 }
 
-/// d, 64 bytes that name points of 4 values, 8 words of 4 x 7 signs of 8 values and 4 bits of scale for 32
+/// d, 64 bytes that name points of 4 values, 8 words of 4 x 7 signs of 8 values and 4 bits of scale
+/// for 32
 template <typename Emit>
 void visit_iq3_xxs(Bytes block, Emit emit) {
   const float d = f16(block);
@@ -410,8 +419,8 @@ void visit_iq3_xxs(Bytes block, Emit emit) {
   }
 }
 
-/// d, 64 bytes that name points of 4 values, 8 bytes of their ninth bits, 32 bytes of signs, 4 bytes of 8 scales of 4 bits:
-/// d times an odd number
+/// d, 64 bytes that name points of 4 values, 8 bytes of their ninth bits, 32 bytes of signs, 4
+/// bytes of 8 scales of 4 bits: d times an odd number
 template <typename Emit>
 void visit_iq3_s(Bytes block, Emit emit) {
   const float d = f16(block);
@@ -433,8 +442,8 @@ void emit_iq1_point(uint32_t first, const Group& group, uint32_t point, bool les
   }
 }
 
-/// d, 32 bytes that name points, 8 words for 32 values each: 4 x 3 higher bits, 3 bits of scale, one whether an eighth is
-/// taken off
+/// d, 32 bytes that name points, 8 words for 32 values each: 4 x 3 higher bits, 3 bits of scale,
+/// one whether an eighth is taken off
 template <typename Emit>
 void visit_iq1_s(Bytes block, Emit emit) {
   const float d = f16(block);
@@ -446,8 +455,9 @@ void visit_iq1_s(Bytes block, Emit emit) {
   }
 }
 
-/// 32 bytes that name points, 16 bytes of 32 times three higher bits and whether an eighth is taken off, 4 words of 4 x 3
-/// bits of scale for 16 values each and, in the top 4 bits, a quarter of d, lowest first
+/// 32 bytes that name points, 16 bytes of 32 times three higher bits and whether an eighth is taken
+/// off, 4 words of 4 x 3 bits of scale for 16 values each and, in the top 4 bits, a quarter of d,
+/// lowest first
 template <typename Emit>
 void visit_iq1_m(Bytes block, Emit emit) {
   uint32_t bits = 0;

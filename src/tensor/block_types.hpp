@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block-quantised element types of ggml: how many values and bytes a block has, and what its values are.
-// Bit layouts: docs/formats/gguf.md
+// Block-quantised element types of ggml: how many values and bytes a block has, and what its values
+// are. Bit layouts: docs/formats/gguf.md
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -56,11 +56,12 @@ struct BlockTypeInfo {
 [[nodiscard]] std::optional<BlockType> block_type_from_name(std::string_view text);
 [[nodiscard]] std::optional<BlockType> block_type_from_ggml(uint32_t ggml_type);
 
-/// Bytes of a contiguous tensor whose shape counts values. nullopt: the last size is no multiple of the block (a scalar
-/// has none), a size is negative, or the product does not fit.
+/// Bytes of a contiguous tensor whose shape counts values. nullopt: the last size is no multiple of
+/// the block (a scalar has none), a size is negative, or the product does not fit.
 [[nodiscard]] std::optional<uint64_t> blocked_bytes(BlockType type, const Dims& shape);
 
-/// The values of whole blocks, in float32 arithmetic with one rounding an operation, as ggml's own converters do it.
+/// The values of whole blocks, in float32 arithmetic with one rounding an operation, as ggml's own
+/// converters do it.
 ///
 /// blocks    little-endian, a multiple of block_bytes
 /// out       block_values for each block
@@ -76,8 +77,8 @@ struct BlockTypeInfo {
 struct CodeReach {
   float step = 0;       // distance to the next code; to the farther of two
   float half_step = 0;  // half of it, and what rounding the scale costs after the codes were chosen
-  // The same where numbers beyond the last code were clipped to it; otherwise half_step. Infinite in q1_0 and where whole
-  // points are chosen (iq1, iq2, iq3).
+  // The same where numbers beyond the last code were clipped to it; otherwise half_step. Infinite
+  // in q1_0 and where whole points are chosen (iq1, iq2, iq3).
   float bound = 0;
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made by tools/make_block_grids.py from the tables of gguf 0.19.0; do not edit.
 //
-// The points that the iq types of ggml choose from, as sets: bit i of a set says whether the point whose digits make
-// the number i, first digit lowest, is one of them. A code counts the points in ascending order.
+// The points that the iq types of ggml choose from, as sets: bit i of a set says whether the point
+// whose digits make the number i, first digit lowest, is one of them. A code counts the points in
+// ascending order.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -45,7 +45,8 @@ TEST(BlockTypes, Q8_0IsScaleTimesSignedByte) {
   EXPECT_EQ(values[31], 15.5F);
 }
 
-// No engine has a converter of this type, which only ever holds activations, and the gguf package a wrong size.
+// No engine has a converter of this type, which only ever holds activations, and the gguf package a
+// wrong size.
 TEST(BlockTypes, Q8_1HasASumBehindTheScale) {
   std::string block;
   append(block, kHalf);

@@ -7,22 +7,24 @@
 
 namespace assay {
 
-/// Values per element when read as real numbers: 2 for complex (real, imaginary), element_values otherwise.
+/// Values per element when read as real numbers: 2 for complex (real, imaginary), element_values
+/// otherwise.
 [[nodiscard]] int values_per_element(DType dtype);
 
-/// Writes the values of elements [first_element, first_element + count) in C order into `out`, whose size must be
-/// count * values_per_element(dtype). Lazy conj and neg bits are applied. Bool gives 0 and 1, int64 beyond 2^53 is
-/// rounded to nearest, Bits types give their unsigned sub-values.
+/// Writes the values of elements [first_element, first_element + count) in C order into `out`,
+/// whose size must be count * values_per_element(dtype). Lazy conj and neg bits are applied. Bool
+/// gives 0 and 1, int64 beyond 2^53 is rounded to nearest, Bits types give their unsigned
+/// sub-values.
 void read_values(const TensorView& view, int64_t first_element, int64_t count,
                  std::span<double> out);
 
-/// Copies elements [first_element, first_element + count) in C order, unconverted (lazy bits not applied).
-/// Whole-byte types only; `out` has count * element size bytes.
+/// Copies elements [first_element, first_element + count) in C order, unconverted (lazy bits not
+/// applied). Whole-byte types only; `out` has count * element size bytes.
 void gather_bytes(const TensorView& view, int64_t first_element, int64_t count,
                   std::span<std::byte> out);
 
-/// Changes elements that gather_bytes() copied to the values that the view's lazy conj and neg bits stand for:
-/// signs of floats flipped, integers negated. Whole-byte types only.
+/// Changes elements that gather_bytes() copied to the values that the view's lazy conj and neg bits
+/// stand for: signs of floats flipped, integers negated. Whole-byte types only.
 void apply_lazy_bits(const TensorView& view, std::span<std::byte> elements);
 
 }  // namespace assay

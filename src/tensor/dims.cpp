@@ -26,7 +26,8 @@ Dims contiguous_strides(const Dims& shape) {
   int64_t stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
-    // Saturates instead of overflowing; element_count() has rejected such a shape wherever bytes are read.
+    // Saturates instead of overflowing; element_count() has rejected such a shape wherever bytes
+    // are read.
     if (mul_overflows(stride, std::max<int64_t>(shape[i], 1), &stride)) stride = INT64_MAX;
   }
   return strides;

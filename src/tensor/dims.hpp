@@ -60,7 +60,8 @@ class Dims {
   size_t size_ = 0;
 };
 
-/// Product of the sizes, 1 for a 0-d shape. Nothing when a size is negative or the product exceeds 2^63 - 1.
+/// Product of the sizes, 1 for a 0-d shape. Nothing when a size is negative or the product exceeds
+/// 2^63 - 1.
 [[nodiscard]] std::optional<int64_t> element_count(std::span<const int64_t> shape);
 [[nodiscard]] inline std::optional<int64_t> element_count(const Dims& shape) {
   return element_count(shape.span());

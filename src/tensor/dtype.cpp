@@ -10,7 +10,8 @@ namespace {
 
 using K = DTypeKind;
 
-// Indexed by DType. Safetensors names: huggingface/safetensors: safetensors/src/tensor.rs (enum Dtype).
+// Indexed by DType. Safetensors names: huggingface/safetensors: safetensors/src/tensor.rs (enum
+// Dtype).
 constexpr std::array<DTypeInfo, kDTypeCount> kInfo = {{
     {"float64", K::Float, 64, 1, "F64"},
     {"float32", K::Float, 32, 1, "F32"},

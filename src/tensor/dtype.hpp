@@ -68,7 +68,8 @@ struct DTypeInfo {
 [[nodiscard]] inline std::string_view name(DType dtype) { return info(dtype).name; }
 /// "torch.bfloat16", the text that the original wrote into its csv files
 [[nodiscard]] std::string torch_name(DType dtype);
-/// Accepts "bfloat16", "torch.bfloat16" and the older torch spellings "half", "float", "double", "long", "int", "short".
+/// Accepts "bfloat16", "torch.bfloat16" and the older torch spellings "half", "float", "double",
+/// "long", "int", "short".
 [[nodiscard]] std::optional<DType> dtype_from_name(std::string_view name);
 [[nodiscard]] std::optional<DType> dtype_from_safetensors(std::string_view name);
 /// From DLPack's (code, bits, lanes); nothing for a combination that no host produces.

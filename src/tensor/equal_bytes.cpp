@@ -18,8 +18,9 @@ struct Axis {
   int64_t stride_b = 0;
 };
 
-/// Rows and columns in tiles: of a transposed view the lines of the cache are used whole. Tiles are so small because lines of a
-/// matrix whose rows are a multiple of a page long share a few places of the cache.
+/// Rows and columns in tiles: of a transposed view the lines of the cache are used whole. Tiles are
+/// so small because lines of a matrix whose rows are a multiple of a page long share a few places
+/// of the cache.
 template <typename Bits>
 bool has_equal_matrices(const Bits* a, const Bits* b, const Axis& rows, const Axis& columns) {
   constexpr int64_t kRows = 8;

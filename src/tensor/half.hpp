@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small float formats widened to float, one value at a time: the plain definitions that fast kernels are tested against.
-// Bit layouts: OCP OFP8 1.0 (e4m3, e5m2), OCP MX 1.0 (e8m0, e3m2, e2m3, e2m1), IEEE 754 binary16; "fnuz" as in ONNX and torch
-// (no infinities, no negative zero, NaN is 0x80, bias one larger).
+// Small float formats widened to float, one value at a time: the plain definitions that fast
+// kernels are tested against. Bit layouts: OCP OFP8 1.0 (e4m3, e5m2), OCP MX 1.0 (e8m0, e3m2, e2m3,
+// e2m1), IEEE 754 binary16; "fnuz" as in ONNX and torch (no infinities, no negative zero, NaN is
+// 0x80, bias one larger).
 #pragma once
 #include <bit>
 #include <cmath>
@@ -26,7 +27,8 @@ namespace assay {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-/// A float with `exponent_bits` and `fraction_bits` below a sign bit, with subnormals; NaN and Inf rules are the caller's.
+/// A float with `exponent_bits` and `fraction_bits` below a sign bit, with subnormals; NaN and Inf
+/// rules are the caller's.
 [[nodiscard]] inline float small_float_magnitude(uint32_t exponent, uint32_t fraction,
                                                  int fraction_bits, int bias) {
   const float scale = std::ldexp(1.0f, -fraction_bits);
@@ -57,30 +59,35 @@ namespace assay {
   if (bits == 0xFF) return std::numeric_limits<float>::quiet_NaN();
   return std::ldexp(1.0f, static_cast<int>(bits) - 127);
 }
-/// The four low bits: sign, two exponent bits (bias 1), one fraction bit. Values 0 0.5 1 1.5 2 3 4 6 and negatives.
+/// The four low bits: sign, two exponent bits (bias 1), one fraction bit. Values 0 0.5 1 1.5 2 3 4
+/// 6 and negatives.
 [[nodiscard]] inline float float4_e2m1fn_to_float(uint8_t nibble) {
   const float sign = (nibble & 8) != 0 ? -1.0f : 1.0f;
   return sign * small_float_magnitude((nibble >> 1) & 3u, nibble & 1u, 1, 1);
 }
 
-/// The four low bits: sign, one exponent bit (bias 1), two fraction bits. Values 0 to 1.75 in steps of 0.25 and negatives.
+/// The four low bits: sign, one exponent bit (bias 1), two fraction bits. Values 0 to 1.75 in steps
+/// of 0.25 and negatives.
 [[nodiscard]] inline float float4_e1m2_to_float(uint8_t nibble) {
   const float sign = (nibble & 8) != 0 ? -1.0f : 1.0f;
   return sign * small_float_magnitude((nibble >> 2) & 1u, nibble & 3u, 2, 1);
 }
-/// The six low bits: sign, three exponent bits (bias 3), two fraction bits. Neither infinities nor NaN; at most 28.
+/// The six low bits: sign, three exponent bits (bias 3), two fraction bits. Neither infinities nor
+/// NaN; at most 28.
 [[nodiscard]] inline float float6_e3m2_to_float(uint8_t bits) {
   const float sign = (bits & 0x20) != 0 ? -1.0f : 1.0f;
   return sign * small_float_magnitude((bits >> 2) & 7u, bits & 3u, 2, 3);
 }
-/// The six low bits: sign, two exponent bits (bias 1), three fraction bits. Neither infinities nor NaN; at most 7.5.
+/// The six low bits: sign, two exponent bits (bias 1), three fraction bits. Neither infinities nor
+/// NaN; at most 7.5.
 [[nodiscard]] inline float float6_e2m3_to_float(uint8_t bits) {
   const float sign = (bits & 0x20) != 0 ? -1.0f : 1.0f;
   return sign * small_float_magnitude((bits >> 3) & 3u, bits & 7u, 3, 1);
 }
 
-/// HiFloat8, whose field widths depend on the value: sign, a prefix code ("dot") that says how many exponent bits
-/// follow, the exponent as sign and magnitude with its leading one hidden, the rest fraction.
+/// HiFloat8, whose field widths depend on the value: sign, a prefix code ("dot") that says how many
+/// exponent bits follow, the exponent as sign and magnitude with its leading one hidden, the rest
+/// fraction.
 ///
 ///   dot    exponent bits   |exponent|   fraction bits
 ///   11     4               8 to 15      1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix [3, 5] in FRACTAL_NZ, drawn with tiles of 2 x 4: tile after tile down the first columns, then the next ones;
-// what a tile has too much is 0.
+// A matrix [3, 5] in FRACTAL_NZ, drawn with tiles of 2 x 4: tile after tile down the first columns,
+// then the next ones; what a tile has too much is 0.
 //
 //   plain   a b c d | e        stored [C1 = 2, R1 = 2, R0 = 2, C0 = 4]
 //           f g h i | j          a b c d  f g h i    k l m n  0 0 0 0
@@ -47,8 +47,8 @@ struct StoredPart {
   int64_t stride;
 };
 
-/// The parts of stored axes, the innermost first. Axes that share one have their plain sizes, and the one in tiles what is left.
-/// Nothing when that does not divide.
+/// The parts of stored axes, the innermost first. Axes that share one have their plain sizes, and
+/// the one in tiles what is left. Nothing when that does not divide.
 std::optional<std::vector<StoredPart>> parts_of(std::string_view layout,
                                                 std::span<const int64_t> stored,
                                                 std::string_view order,

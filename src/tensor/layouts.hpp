@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors in tiles: FRACTAL_NZ, NC1HWC0 and their kin, taken apart and put together.
 //
-// A layout is written in letters, one for each axis as it is stored, from the outermost on. A letter is an axis of the plain
-// tensor; of an axis in tiles the capital counts the tiles and the small letter the places in a tile:
+// A layout is written in letters, one for each axis as it is stored, from the outermost on. A
+// letter is an axis of the plain tensor; of an axis in tiles the capital counts the tiles and the
+// small letter the places in a tile:
 //
 //   NC1HWC0     "NCHWc"      stored [N, C1, H, W, C0]
 //   FRACTAL_NZ  "*CRrc"      stored [..., C1, R1, R0, C0]; "*": axes in front are the same in both
@@ -27,11 +28,13 @@ inline constexpr int64_t kFractalRows = 16;
 /// Columns of a tile whose rows have 32 bytes; 0 for packed types.
 [[nodiscard]] int64_t fractal_columns(DType dtype);
 
-/// [..., rows, columns] as FRACTAL_NZ stores it in tiles `columns_of_tile` wide: [..., C1, rows filled up to 16, C0],
-/// which is "*CRc". Nothing for less than two dimensions and for sizes beyond 2^62.
+/// [..., rows, columns] as FRACTAL_NZ stores it in tiles `columns_of_tile` wide: [..., C1, rows
+/// filled up to 16, C0], which is "*CRc". Nothing for less than two dimensions and for sizes beyond
+/// 2^62.
 [[nodiscard]] std::optional<Dims> fractal_nz_shape(const Dims& plain, int64_t columns_of_tile);
 
-/// A matrix in tiles that have as many rows as it has, so that no row is filled up: [columns / tile, rows, tile].
+/// A matrix in tiles that have as many rows as it has, so that no row is filled up: [columns /
+/// tile, rows, tile].
 struct TiledMatrix {
   int64_t rows = 0;
   int64_t columns = 0;  // a multiple of the tile's
@@ -48,7 +51,8 @@ struct TiledMatrix {
   }
 };
 
-/// One plain axis. Its element i is i / tile * tile_stride + i % tile * place_stride elements from the first one.
+/// One plain axis. Its element i is i / tile * tile_stride + i % tile * place_stride elements from
+/// the first one.
 struct TiledAxis {
   int64_t size = 1;
   int64_t tiles = 1;  // stored; the last one may be filled up
@@ -70,8 +74,8 @@ struct Tiling {
 [[nodiscard]] std::optional<Tiling> find_tiling(std::string_view layout, const Dims& stored,
                                                 std::string_view order, const Dims& plain);
 
-/// The plain shape when no tile is filled up. Nothing when `stored` is no shape of the layout, when it does not tell
-/// (letters share an axis), and on overflow.
+/// The plain shape when no tile is filled up. Nothing when `stored` is no shape of the layout, when
+/// it does not tell (letters share an axis), and on overflow.
 [[nodiscard]] std::optional<Dims> whole_shape(std::string_view layout, const Dims& stored,
                                               std::string_view order);
 
@@ -99,11 +103,13 @@ class TiledRows {
   int64_t row_offset_ = -1;
 };
 
-/// The plain tensor of `tiles`, in memory of its own. Precondition: `tiles` is contiguous and of the tiling's stored shape.
+/// The plain tensor of `tiles`, in memory of its own. Precondition: `tiles` is contiguous and of
+/// the tiling's stored shape.
 /// errors  Unsupported (packed types)
 [[nodiscard]] Result<Tensor> untile(const TensorView& tiles, const Tiling& tiling);
 
-/// The tiles of a plain tensor of any strides; what is filled up is 0. Precondition: the tiling is of its shape.
+/// The tiles of a plain tensor of any strides; what is filled up is 0. Precondition: the tiling is
+/// of its shape.
 /// errors  Unsupported (packed types) | TooLarge
 [[nodiscard]] Result<Tensor> tile(const TensorView& plain, const Dims& stored,
                                   const Tiling& tiling);

@@ -30,7 +30,8 @@ Tensor untiled(std::string_view layout, const Tensor& tiles, std::string_view or
 }
 
 TEST(Untile, PutsTheDrawnMatrixTogether) {
-  // [C1 = 2, R1 = 2, R0 = 2, C0 = 4]: element (r, c) is number ((c / 4 * 2 + r / 2) * 2 + r % 2) * 4 + c % 4.
+  // [C1 = 2, R1 = 2, R0 = 2, C0 = 4]: element (r, c) is number ((c / 4 * 2 + r / 2) * 2 + r % 2) *
+  // 4 + c % 4.
   const Tensor plain = untiled("*CRrc", counted({2, 2, 2, 4}), "*RC", {3, 5});
   EXPECT_EQ(plain.view.shape, (Dims{3, 5}));
   EXPECT_EQ(elements_of(plain),

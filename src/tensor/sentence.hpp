@@ -32,7 +32,8 @@ template <typename... Parts>
   return text;
 }
 
-/// fail() with a sentence of several parts. Of two parts the second is no number: that is the offset of base's fail().
+/// fail() with a sentence of several parts. Of two parts the second is no number: that is the
+/// offset of base's fail().
 template <typename First, typename Second, typename... Parts>
   requires(sizeof...(Parts) > 0 || !std::is_convertible_v<Second, std::optional<uint64_t>>)
 [[nodiscard]] tl::unexpected<Error> fail(Errc code, const First& first, const Second& second,

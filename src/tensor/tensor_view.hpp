@@ -13,9 +13,10 @@
 
 namespace assay {
 
-/// Invariant, established by make_view(): every element that shape and strides address lies inside `storage`.
-/// Element (i0, i1, ...) starts at byte (offset + sum ik * stridek) * element size; for sub-byte types (Int4, UInt4)
-/// at that many nibbles. Strides may be 0 (expanded), negative (NumPy) or permuted.
+/// Invariant, established by make_view(): every element that shape and strides address lies inside
+/// `storage`. Element (i0, i1, ...) starts at byte (offset + sum ik * stridek) * element size; for
+/// sub-byte types (Int4, UInt4) at that many nibbles. Strides may be 0 (expanded), negative (NumPy)
+/// or permuted.
 struct TensorView {
   DType dtype = DType::Float32;
   Dims shape;
@@ -28,13 +29,14 @@ struct TensorView {
   [[nodiscard]] int64_t element_count() const { return assay::element_count(shape).value_or(0); }
   /// C order without gaps.
   [[nodiscard]] bool is_contiguous() const;
-  /// The bytes of a contiguous view in element order. Precondition: is_contiguous() and neither lazy bit set.
+  /// The bytes of a contiguous view in element order. Precondition: is_contiguous() and neither
+  /// lazy bit set.
   [[nodiscard]] ByteSpan contiguous_bytes() const;
 };
 
 /// Checks shape, strides and offset against the storage.
-/// errors  Invalid (negative size, rank mismatch) | TooLarge (overflow) | OutOfBounds as Truncated with the byte
-///         that would be read
+/// errors  Invalid (negative size, rank mismatch) | TooLarge (overflow) | OutOfBounds as Truncated
+///         with the byte that would be read
 [[nodiscard]] Result<TensorView> make_view(DType dtype, const Dims& shape, const Dims& strides,
                                            ByteSpan storage, int64_t offset_elements = 0);
 /// The same for a C-contiguous tensor at the start of `storage`.

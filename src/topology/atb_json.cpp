@@ -22,7 +22,8 @@ constexpr size_t kMaxOpenNames = size_t{1}
                                  << 20;  // tensor names of all graphs that are open at once
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
-/// The tensors of one operation by name; its children's ids index the three lists one after the other.
+/// The tensors of one operation by name; its children's ids index the three lists one after the
+/// other.
 struct TensorNames {
   std::vector<std::string> in;
   std::vector<std::string> out;
@@ -208,8 +209,8 @@ class NodesWriter {
     return name;
   }
 
-  /// The parent's names at the node's ids. An id that names nothing gives a name of its own, so that the ids of the
-  /// node's children still count right.
+  /// The parent's names at the node's ids. An id that names nothing gives a name of its own, so
+  /// that the ids of the node's children still count right.
   std::vector<std::string> chosen_names(Value node, std::string_view ids_key,
                                         std::string_view count_key, const std::string& op_name,
                                         bool* truncated) const {
@@ -258,9 +259,10 @@ Result<LayerHead> read_head(const JsonDocument& json) {
   return head;
 }
 
-// ---- model files --------------------------------------------------------------------------------------------------
+// ---- model files --------------------------------------------------------------------------------
 
-/// The tensors that a model's node hands to its layer, cut or filled up to the number the layer has.
+/// The tensors that a model's node hands to its layer, cut or filled up to the number the layer
+/// has.
 std::vector<std::string> handed_over(const JsonDocument& json, Value node, std::string_view key,
                                      size_t count, const std::string& op_name, bool* truncated) {
   std::vector<std::string> names;
@@ -360,7 +362,8 @@ Status append_model_node(const JsonDocument& model, Value node, LayerQueue* laye
   if (!has_type) append_string("opType", type, out);
   const bool has_own_nodes = model.find(node, "nodes") != JsonDocument::kNone;
   if (layer && !has_own_nodes) {
-    // The report passed layer_file() when it came; one that does not any more leaves the node a leaf.
+    // The report passed layer_file() when it came; one that does not any more leaves the node a
+    // leaf.
     const size_t before = out->size();
     if (!append_layer(model, node, op_name, *layer, out)) out->resize(before);
   }

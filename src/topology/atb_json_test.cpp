@@ -166,7 +166,7 @@ TEST(LayerFile, TakesAThousandLevelsAndRefusesTenThousandOnASmallStack) {
   EXPECT_TRUE(outcome.flat_is_taken);
 }
 
-// ---- model files --------------------------------------------------------------------------------------------------
+// ---- model files --------------------------------------------------------------------------------
 
 constexpr std::string_view kModelReport =
     R"({"inTensors":["M_input_0"],"internalTensors":["M_internal_0"],"modelName":"M","nodes":[{"inTensors":["M_input_0","M_weight_0"],"opName":"WordEmbedding","outTensors":["M_internal_0"]},{"inTensors":["M_internal_0","M_weight_1"],"opName":"Decoder_layer","outTensors":["M_output_0"]}],"outTensors":["M_output_0"],"weightTensors":["M_weight_0","M_weight_1"]})";

@@ -36,7 +36,7 @@ std::string string_of(const TextDocument& document, Field message, std::string_v
   return field == TextDocument::kNone ? "" : repair_utf8(document.string(field));
 }
 
-// ---- values of attributes -----------------------------------------------------------------------------------------
+// ---- values of attributes -----------------------------------------------------------------------
 
 /// "float32" for DT_FLOAT; empty for DT_UNDEFINED.
 std::string dtype_word(std::string_view name) {
@@ -208,8 +208,8 @@ void add_onnx_attribute(const TextDocument& document, Field entry, std::vector<P
   add_parameter(string_of(document, entry, "name"), std::move(value), out);
 }
 
-/// The type of a ValueInfoProto. A tensor without known type or shape is written as one of type 0 without dimensions,
-/// so that this says nothing about its rank.
+/// The type of a ValueInfoProto. A tensor without known type or shape is written as one of type 0
+/// without dimensions, so that this says nothing about its rank.
 TensorType onnx_type_of(const TextDocument& document, Field value_info) {
   constexpr std::string_view kWords[] = {"",           "float32", "uint8",  "int8",   "uint16",
                                          "int16",      "int32",   "int64",  "string", "bool",
@@ -235,7 +235,7 @@ TensorType onnx_type_of(const TextDocument& document, Field value_info) {
   return type;
 }
 
-// ---- operators ----------------------------------------------------------------------------------------------------
+// ---- operators ----------------------------------------------------------------------------------
 
 /// "Add:0" for "Add", "Add:-1" for "^Add": an edge of any of the forms as the engine writes it.
 std::string full_edge(std::string edge) {
@@ -468,7 +468,7 @@ class GraphReader {
   Graph graph_;
 };
 
-// ---- fusion -------------------------------------------------------------------------------------------------------
+// ---- fusion -------------------------------------------------------------------------------------
 
 const std::vector<std::string>* members_of(const Node& node) {
   for (const Parameter& parameter : node.parameters) {
@@ -477,7 +477,8 @@ const std::vector<std::string>* members_of(const Node& node) {
   return nullptr;
 }
 
-/// Rebuilds a graph with groups; descendants follow their ancestor without a gap, as Graph wants it.
+/// Rebuilds a graph with groups; descendants follow their ancestor without a gap, as Graph wants
+/// it.
 class Grouping {
  public:
   Grouping(const Graph& original, const Graph& fused) : original_(original), fused_(fused) {

@@ -14,7 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// x -> Add(x, x) -> Mul(Add, Const) -> NetOutput, with a control edge and a value that looks like syntax.
+// x -> Add(x, x) -> Mul(Add, Const) -> NetOutput, with a control edge and a value that looks like
+// syntax.
 constexpr std::string_view kGraph = R"(name: "graph_1"
 op { name: "x_1" type: "Data" attr { key: "index" value { i: 0 } }
      output_desc { name: "y" dtype: DT_FLOAT shape { dim: -1 dim: 2 } layout: "ND" } }
@@ -157,7 +158,8 @@ TEST(GeGraphJson, LeavesNothingOut) {
   EXPECT_EQ(json["op"].size(), 5u);
   const Json& constant = json["op"][2];
   EXPECT_EQ(constant["input"], Json::array({"Add:-1"}));
-  // Two zero bytes and "@@" are 3.0f; base64 by hand: 000000 000000 000001 000000 010000 00(0000) = AABAQA==.
+  // Two zero bytes and "@@" are 3.0f; base64 by hand: 000000 000000 000001 000000 010000 00(0000) =
+  // AABAQA==.
   EXPECT_EQ(constant["attr"]["value"]["t"]["data"]["base64"], "AABAQA==");
   EXPECT_EQ(constant["attr"]["value"]["t"]["desc"]["shape"], Json::object());
   const Json& mul = json["op"][3];

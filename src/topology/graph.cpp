@@ -19,7 +19,7 @@ using Value = JsonDocument::Value;
 constexpr size_t kMaxParamNesting = 64;
 constexpr size_t kMaxJsonDepth = 2 * kMaxNesting + kMaxParamNesting;
 
-// ---- parameters ---------------------------------------------------------------------------------------------------
+// ---- parameters ---------------------------------------------------------------------------------
 
 std::string text_of(const JsonDocument& json, Value value) {
   if (json.is(value, JsonKind::String)) return json.string(value);
@@ -112,7 +112,7 @@ std::vector<Parameter> parameters_of(const JsonDocument& json, Value param) {
   return without_repetition(std::move(parameters));
 }
 
-// ---- ATB's files --------------------------------------------------------------------------------------------------
+// ---- ATB's files --------------------------------------------------------------------------------
 
 /// Reads layer and model files with a list of open graphs instead of recursion.
 class AtbReader {
@@ -294,7 +294,8 @@ Result<Graph> read_graph(std::string_view text) {
   if (is_graph_text(text)) return read_ge_graph(text);
   Result<JsonDocument> parsed = JsonDocument::parse(text, kMaxJsonDepth);
   if (!parsed) {
-    // The oldest hook dump did not truncate model_tree.json, so that the end of a longer tree can follow it.
+    // The oldest hook dump did not truncate model_tree.json, so that the end of a longer tree can
+    // follow it.
     const Result<ModuleNode> tree = read_model_tree(text);
     if (tree && !tree->name.empty() && !tree->children.empty()) return graph_of_tree(*tree);
     return fail(std::move(parsed).error());
@@ -374,7 +375,8 @@ void rename_all(const std::map<std::string, std::string>& names, std::vector<std
   }
 }
 
-/// Appends what is inside `layer` below the last node of `graph`, which is the layer as its model sees it.
+/// Appends what is inside `layer` below the last node of `graph`, which is the layer as its model
+/// sees it.
 void graft(const Graph& layer, Graph* graph) {
   const auto outer = static_cast<uint32_t>(graph->nodes.size() - 1);
   std::map<std::string, std::string> names;
@@ -438,7 +440,7 @@ std::vector<uint32_t> nodes_at_level(const Graph& graph, int level) {
   return chosen;
 }
 
-// ---- types --------------------------------------------------------------------------------------------------------
+// ---- types --------------------------------------------------------------------------------------
 
 std::string type_text(const TensorType& type) {
   std::string text = type.dtype.empty() ? "?" : type.dtype;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One model of a model's structure: operations inside graphs, wired by tensor names. Built from ATB's topology files,
-// from module trees and from the texts of the graph engine; read by the exporters and by the comparison of structures.
+// One model of a model's structure: operations inside graphs, wired by tensor names. Built from
+// ATB's topology files, from module trees and from the texts of the graph engine; read by the
+// exporters and by the comparison of structures.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,9 +19,11 @@ namespace assay::topology {
 
 inline constexpr size_t kMaxGraphNodes = size_t{1} << 20;
 
-/// One attribute of an operation; objects are flattened with dots, so "normParam.epsilon" is a name.
+/// One attribute of an operation; objects are flattened with dots, so "normParam.epsilon" is a
+/// name.
 struct Parameter {
-  /// monostate is null, of which only the presence is known. A list of mixed kinds is a list of texts.
+  /// monostate is null, of which only the presence is known. A list of mixed kinds is a list of
+  /// texts.
   using Value = std::variant<std::monostate, bool, int64_t, double, std::string,
                              std::vector<int64_t>, std::vector<double>, std::vector<std::string>>;
   std::string name;
@@ -32,14 +35,16 @@ struct Parameter {
 /// What is known of a tensor from operation lists and file headers.
 struct TensorType {
   std::string dtype;  // the source's word: "float16", "bf16"; empty when unknown
-  /// For each dimension the lengths that were seen, ascending; more than one in a run with prefill and decode.
-  /// Nothing when unknown, or when the number of dimensions itself changed; none for a dynamic dimension.
+  /// For each dimension the lengths that were seen, ascending; more than one in a run with prefill
+  /// and decode. Nothing when unknown, or when the number of dimensions itself changed; none for a
+  /// dynamic dimension.
   std::optional<std::vector<std::vector<int64_t>>> shape;
   bool rank_varies = false;
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-/// "float16[1|37,4096]", "float16[]" for rank 0, "float16[?]" for an unknown shape; a dynamic dimension is "?", too.
+/// "float16[1|37,4096]", "float16[]" for rank 0, "float16[?]" for an unknown shape; a dynamic
+/// dimension is "?", too.
 [[nodiscard]] std::string type_text(const TensorType& type);
 
 /// Adds what one more call showed.
@@ -76,12 +81,12 @@ struct Graph {
   [[nodiscard]] const Node& root() const { return nodes.front(); }
 };
 
-/// Reads a layer file, a model file, ATB's own report of a layer, a module tree (model_tree.json, topology.json), or a
-/// text of the graph engine (ge_graph.hpp).
+/// Reads a layer file, a model file, ATB's own report of a layer, a module tree (model_tree.json,
+/// topology.json), or a text of the graph engine (ge_graph.hpp).
 ///
-/// Missing lists, missing or null parameters and plugin nodes with a name only are accepted. A root without lists of
-/// its tensors gets them from its nodes: inputs are what is read and never produced, outputs what is produced and
-/// never read or is named "..._output_...".
+/// Missing lists, missing or null parameters and plugin nodes with a name only are accepted. A root
+/// without lists of its tensors gets them from its nodes: inputs are what is read and never
+/// produced, outputs what is produced and never read or is named "..._output_...".
 ///
 /// errors  Invalid | Truncated with byte offset: no JSON, no topology, a key of the wrong type |
 ///         TooLarge: nesting deeper than 1000 graphs, more than 1048576 nodes
@@ -90,18 +95,19 @@ struct Graph {
 /// A module tree that is in memory already.
 [[nodiscard]] Graph graph_of_tree(const ModuleNode& tree);
 
-/// A model whose file knows its layers by name only gets their insides from the layers' own files; the layers' inputs
-/// and outputs become the tensors that the model hands over.
+/// A model whose file knows its layers by name only gets their insides from the layers' own files;
+/// the layers' inputs and outputs become the tensors that the model hands over.
 /// layer_of   gives the layer of that opName, or nothing
 [[nodiscard]] Graph with_layers(
     Graph model, const std::function<std::optional<Graph>(const std::string& op_name)>& layer_of);
 
-/// The nodes that a reader of one level sees, in file order: -1 all leaves, 0 the root, N >= 1 graphs at depth N as one
-/// node and leaves above it. Other negative levels are 1, as in the original.
+/// The nodes that a reader of one level sees, in file order: -1 all leaves, 0 the root, N >= 1
+/// graphs at depth N as one node and leaves above it. Other negative levels are 1, as in the
+/// original.
 [[nodiscard]] std::vector<uint32_t> nodes_at_level(const Graph& graph, int level);
 
-/// Tensors that an operation without outputs writes although they are its inputs: the cache of KvCacheOperation. For a
-/// graph those of its operations that reach outside.
+/// Tensors that an operation without outputs writes although they are its inputs: the cache of
+/// KvCacheOperation. For a graph those of its operations that reach outside.
 [[nodiscard]] std::vector<std::string> outputs_in_place(const Graph& graph, uint32_t node);
 
 /// Where a leaf's data comes from when every write gives a tensor a new version.
@@ -127,7 +133,8 @@ struct Interface {
 };
 
 /// Brings nodes into an order in which producers come first and makes every name be written once.
-/// inputs, outputs   of the graph around them, as declared; an output that nothing produces is left out
+/// inputs, outputs   of the graph around them, as declared; an output that nothing produces is left
+///                   out
 [[nodiscard]] Wiring wire(std::vector<Interface> nodes, const std::vector<std::string>& inputs,
                           const std::vector<std::string>& outputs);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs, their wiring and their differences. That ONNX files are right is tested with the onnx package, in
-// tests/python/test_topology.py.
+// Graphs, their wiring and their differences. That ONNX files are right is tested with the onnx
+// package, in tests/python/test_topology.py.
 #include "topology/graph.hpp"
 
 #include <gmock/gmock.h>

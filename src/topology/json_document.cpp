@@ -210,7 +210,8 @@ uint32_t hex4(std::string_view digits) {
   return code;
 }
 
-/// The four digits behind "\u" at `at`, together with a low surrogate's six characters when they follow.
+/// The four digits behind "\u" at `at`, together with a low surrogate's six characters when they
+/// follow.
 uint32_t code_point(std::string_view raw, size_t* at) {
   const uint32_t code = hex4(raw.substr(*at + 2));
   *at += 6;
@@ -294,7 +295,8 @@ std::optional<double> JsonDocument::number(Value value) const {
   if (!is(value, JsonKind::Integer) && !is(value, JsonKind::Float)) return std::nullopt;
   const std::string_view digits = text(value);
   double number = 0;
-  // Out of range leaves 0 behind; a protocol buffer's float would round 1e999 to infinity and 1e-999 to 0 as well.
+  // Out of range leaves 0 behind; a protocol buffer's float would round 1e999 to infinity and
+  // 1e-999 to 0 as well.
   if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec ==
       std::errc::result_out_of_range) {
     const std::string copy(digits);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON as a flat list of values that point into the text. Topology files need what a tree of copied values loses: the
-// spelling of a number (1e-05, 18446744073709551616), the order of keys, and the place of a mistake. Nothing here
-// recurses, so a host thread with a small stack may parse what it likes.
+// JSON as a flat list of values that point into the text. Topology files need what a tree of copied
+// values loses: the spelling of a number (1e-05, 18446744073709551616), the order of keys, and the
+// place of a mistake. Nothing here recurses, so a host thread with a small stack may parse what it
+// likes.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,7 +16,8 @@ namespace assay::topology {
 
 enum class JsonKind : uint8_t { Null, False, True, Integer, Float, String, Array, Object };
 
-/// A parsed text. Values are numbered in the order of the text, the outermost is 0; the text must outlive the document.
+/// A parsed text. Values are numbered in the order of the text, the outermost is 0; the text must
+/// outlive the document.
 class JsonDocument {
  public:
   using Value = uint32_t;
@@ -23,12 +25,13 @@ class JsonDocument {
   static constexpr size_t kMaxTextBytes = size_t{1} << 30;
   static constexpr size_t kMaxValues = size_t{1} << 24;
 
-  /// Reads one value and nothing behind it but blanks. The words NaN, Infinity and -Infinity, which Python writes, are
-  /// Null, as the original's reader took them.
+  /// Reads one value and nothing behind it but blanks. The words NaN, Infinity and -Infinity, which
+  /// Python writes, are Null, as the original's reader took them.
   ///
   /// max_depth   of arrays and objects inside each other
-  /// errors      Invalid with byte offset: no JSON | Truncated with offset: the text ends inside a value |
-  ///             TooLarge: deeper than max_depth (with offset), more text or values than the limits above
+  /// errors      Invalid with byte offset: no JSON | Truncated with offset: the text ends inside a
+  ///             value | TooLarge: deeper than max_depth (with offset), more text or values than
+  ///             the limits above
   [[nodiscard]] static Result<JsonDocument> parse(std::string_view text, size_t max_depth);
 
   [[nodiscard]] JsonKind kind(Value value) const { return items_[value].kind; }
@@ -57,8 +60,8 @@ class JsonDocument {
   /// Any number, rounded to the nearest double.
   [[nodiscard]] std::optional<double> number(Value value) const;
 
-  /// Appends the value without blanks, otherwise as it was written; NaN and the infinities as null, bytes that are
-  /// no UTF-8 as U+FFFD.
+  /// Appends the value without blanks, otherwise as it was written; NaN and the infinities as null,
+  /// bytes that are no UTF-8 as U+FFFD.
   void append_compact(Value value, std::string* out) const;
 
  private:

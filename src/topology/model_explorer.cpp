@@ -13,7 +13,8 @@ namespace assay::topology {
 namespace {
 
 constexpr std::string_view kInputsId = "GraphInputs";
-// Every node repeats its namespace, so a hostile file of deep graphs with long names must not multiply it.
+// Every node repeats its namespace, so a hostile file of deep graphs with long names must not
+// multiply it.
 constexpr uint32_t kMaxNamespaceDepth = 64;
 constexpr size_t kMaxNamespacePart = 128;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph as Google Model Explorer's JSON: nesting as namespaces, node ids equal to the operations' ids in the dump.
-// docs/formats/model-explorer.md
+// A graph as Google Model Explorer's JSON: nesting as namespaces, node ids equal to the operations'
+// ids in the dump. docs/formats/model-explorer.md
 #pragma once
 #include <string>
 

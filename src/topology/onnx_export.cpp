@@ -101,7 +101,7 @@ namespace dim_field {
 enum : uint32_t { Value = 1, Param = 2 };
 }
 
-// ---- attributes ---------------------------------------------------------------------------------------------------
+// ---- attributes ---------------------------------------------------------------------------------
 
 struct TypedAttribute {
   pbf_writer& out;
@@ -136,7 +136,8 @@ struct TypedAttribute {
   }
 };
 
-/// The original's two types: a text is STRINGS, all else FLOATS, and whatever is zero or nothing has no element.
+/// The original's two types: a text is STRINGS, all else FLOATS, and whatever is zero or nothing
+/// has no element.
 struct CompatAttribute {
   pbf_writer& out;
 
@@ -171,9 +172,10 @@ void add_attributes(const Node& node, bool compat, pbf_writer* out) {
   }
 }
 
-// ---- tensors ------------------------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
-/// An unknown type is UNDEFINED, an unknown shape has no dimensions: the checker wants both fields to be there.
+/// An unknown type is UNDEFINED, an unknown shape has no dimensions: the checker wants both fields
+/// to be there.
 void add_value_info(uint32_t field, const std::string& name, const TensorType* type,
                     pbf_writer* out) {
   pbf_writer info(*out, field);
@@ -234,7 +236,7 @@ void add_outside(const Graph& graph, const Wiring& wiring, pbf_writer* out) {
   }
 }
 
-// ---- nodes --------------------------------------------------------------------------------------------------------
+// ---- nodes --------------------------------------------------------------------------------------
 
 std::string document_of(const Node& node) {
   std::string text;
@@ -278,8 +280,8 @@ void add_opset(uint32_t field, const char* domain, pbf_writer* out) {
   import.add_int64(opset::Version, 1);
 }
 
-/// The checker refuses a node without any wire, as modules are and operations whose tensors nobody knew: each gets an
-/// output that nobody reads.
+/// The checker refuses a node without any wire, as modules are and operations whose tensors nobody
+/// knew: each gets an output that nobody reads.
 void give_every_node_a_wire(const Graph& graph, Wiring* wiring) {
   std::set<std::string> used(wiring->inputs.begin(), wiring->inputs.end());
   for (const WiredNode& wired : wiring->nodes) {
@@ -295,7 +297,7 @@ void give_every_node_a_wire(const Graph& graph, Wiring* wiring) {
   }
 }
 
-// ---- functions ----------------------------------------------------------------------------------------------------
+// ---- functions ----------------------------------------------------------------------------------
 
 /// A graph node as a function: what it takes and gives, by the names its neighbours know.
 struct Function {
@@ -423,7 +425,8 @@ class FunctionWriter {
     return name;
   }
 
-  /// The last tensor that a function makes, for one that hands nothing out: its call would be a node without a wire.
+  /// The last tensor that a function makes, for one that hands nothing out: its call would be a
+  /// node without a wire.
   static std::string any_output(Wiring* wiring, const std::string& name_if_none) {
     for (auto node = wiring->nodes.rbegin(); node != wiring->nodes.rend(); ++node) {
       for (auto name = node->outputs.rbegin(); name != node->outputs.rend(); ++name) {

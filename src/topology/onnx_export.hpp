@@ -16,8 +16,8 @@ struct OnnxOptions {
   std::string document = {};       // graph.doc_string: where the file comes from
 };
 
-/// A ModelProto of IR version 8 with every name written once, every graph input and output typed, and the operator sets
-/// "atb" and "atb.graph", of the graph engine's graphs "ge" and "ge.graph".
+/// A ModelProto of IR version 8 with every name written once, every graph input and output typed,
+/// and the operator sets "atb" and "atb.graph", of the graph engine's graphs "ge" and "ge.graph".
 [[nodiscard]] std::string onnx_model(const Graph& graph, const OnnxOptions& options);
 
 }  // namespace assay::topology

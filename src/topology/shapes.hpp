@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types and shapes of a graph's tensors, from the lists of operations that a run left beside its topology.
+// Types and shapes of a graph's tensors, from the lists of operations that a run left beside its
+// topology.
 #pragma once
 #include <map>
 #include <string>
@@ -23,7 +24,8 @@ class ShapeTable {
 
   [[nodiscard]] size_t operation_count() const { return operations_.size(); }
 
-  /// Writes the types into `graph->tensors`, by the operations' names and the order of their tensors.
+  /// Writes the types into `graph->tensors`, by the operations' names and the order of their
+  /// tensors.
   void apply(Graph* graph) const;
 
  private:

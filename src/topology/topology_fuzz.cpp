@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a report of ATB, as a topology file, as a graph's text and as JSON; what is read is written in every form
-// and compared.
+// Any bytes as a report of ATB, as a topology file, as a graph's text and as JSON; what is read is
+// written in every form and compared.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -25,8 +25,8 @@ namespace {
 
 constexpr size_t kDepth = 300;
 
-/// Another parser is the oracle, where both are meant to agree: not for bytes that are no UTF-8, numbers out of a
-/// double's range, Python's NaN, and depth.
+/// Another parser is the oracle, where both are meant to agree: not for bytes that are no UTF-8,
+/// numbers out of a double's range, Python's NaN, and depth.
 void compare_parsers(std::string_view text) {
   const Result<JsonDocument> ours = JsonDocument::parse(text, kDepth);
   const bool theirs = nlohmann::json::accept(text);

@@ -44,8 +44,8 @@ bool is_out_of_order(const std::vector<Interface>& nodes,
   return false;
 }
 
-/// Stable order in which the first writer of a name stands before its readers; nodes on a cycle keep their places at
-/// the end.
+/// Stable order in which the first writer of a name stands before its readers; nodes on a cycle
+/// keep their places at the end.
 std::vector<Interface> sorted(std::vector<Interface> nodes,
                               const std::set<std::string>& from_outside) {
   std::map<std::string, size_t> first_writer;

@@ -15,7 +15,8 @@ Result<Compat> compat(std::string_view name) {
     return fail(Errc::Usage,
                 "compat must be 'none', 'msit' or 'ait-0.2', not '" + std::string(name) + "'");
   }
-  // It paired and filtered as msit does, and knew no levels: without one named, each pair is in its report once.
+  // It paired and filtered as msit does, and knew no levels: without one named, each pair is in its
+  // report once.
   Compat ait{name, msit::conventions(), ait::style(), compare::LevelChoice::Api};
   ait.conventions.more_values = ait::metrics;
   return ait;

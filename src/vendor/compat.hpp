@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs whose results `--compat` reproduces. A new one is a room beside msit and ait, and a row in compat.cpp.
+// The programs whose results `--compat` reproduces. A new one is a room beside msit and ait, and a
+// row in compat.cpp.
 #pragma once
 #include <string_view>
 

@@ -135,8 +135,8 @@ TEST(AsyncWriter, IsDeadInAForkedChildAndAliveInTheParent) {
         !writer.alive() && !writer.admit(1) && !writer.submit(0, [] { return Status{}; });
     writer.flush();
     writer.close();
-// TSan ends a forked child that starts a thread; ASan of g++ 12 can deadlock in its own allocator there, whose locks
-// the fork may have copied in the middle of another thread's allocation.
+// TSan ends a forked child that starts a thread; ASan of g++ 12 can deadlock in its own allocator
+// there, whose locks the fork may have copied in the middle of another thread's allocation.
 #if !defined(ASSAY_SANITIZED)
     {
       AsyncWriter own;  // a writer of the child's own works

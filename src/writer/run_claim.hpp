@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which run a process captures into: an id that all processes of one capture share, and the manifest that names it.
+// Which run a process captures into: an id that all processes of one capture share, and the
+// manifest that names it.
 #pragma once
 #include <string>
 
@@ -20,8 +21,9 @@ struct RunClaim {
   /// The manifest was made here, with a new id; another process's is left as it is.
   bool is_first = false;
 };
-/// All processes that capture into one folder are of one run: the first one's manifest names it. Those on hosts that share
-/// no folder are when ASSAY_RUN_ID gives them the same 32 hexadecimal digits.
+/// All processes that capture into one folder are of one run: the first one's manifest names it.
+/// Those on hosts that share no folder are when ASSAY_RUN_ID gives them the same 32 hexadecimal
+/// digits.
 /// errors  of create_file_atomically()
 [[nodiscard]] Result<RunClaim> claim_run(const std::string& path, native::Manifest manifest);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of the acceleration library that the probe stands in for. Names, signatures and
 // order are the vendor's; a wrong one is another symbol, and the library keeps its empty body.
-// AsdopsTensorToProbeTensor and AtbTensorToProbeTensor are the library's own and must not be defined
-// here. IsSaveChild, IsSaveIntensor and IsSaveOuttensor were exported by all earlier probes, though
-// the library does not call them.
+// AsdopsTensorToProbeTensor and AtbTensorToProbeTensor are the library's own and must not be
+// defined here. IsSaveChild, IsSaveIntensor and IsSaveOuttensor were exported by all earlier
+// probes, though the library does not call them.
 #pragma once
 #include <cstddef>
 #include <cstdint>

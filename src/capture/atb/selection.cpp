@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a run is wanted: the words of the environment and of the configuration file, and the answers to the library.
+// What of a run is wanted: the words of the environment and of the configuration file, and the
+// answers to the library.
 #include "capture/atb/selection.hpp"
 
 #include <algorithm>

@@ -148,7 +148,8 @@ TEST(Selection, RunsInRange) {
 }
 
 TEST(Selection, SaveTimesAndParts) {
-  // Four choices of the command by three parts; for each: before in, before out, after in, after out.
+  // Four choices of the command by three parts; for each: before in, before out, after in, after
+  // out.
   struct Row {
     const char *time, *both, *part;
     bool asks_before, asks_after, keeps[4];

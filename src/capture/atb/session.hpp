@@ -74,7 +74,8 @@ class Session {
   [[nodiscard]] formats::ProbeCounters& counters() { return page_->counters; }
   void count(uint64_t formats::ProbeCounters::* counter, uint64_t amount = 1);
   void add_note(std::string_view sentence);
-  /// Remembers the first operations that were not wanted, as long as none was: a note names them at the end.
+  /// Remembers the first operations that were not wanted, as long as none was: a note names them at
+  /// the end.
   void see_unwanted(std::span<const int64_t> ids, std::string_view op_type);
   [[nodiscard]] uint32_t generation() const { return generation_; }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a configuration file in either spelling, and refuses one that somebody else could have written.
+// Reads a configuration file in either spelling, and refuses one that somebody else could have
+// written.
 #include "capture/common/dynamic_config.hpp"
 
 #include <fcntl.h>

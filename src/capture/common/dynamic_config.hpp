@@ -72,7 +72,8 @@ class WatchedConfig {
   [[nodiscard]] bool is_due() const noexcept {
     return now_ms() >= next_ms_.load(std::memory_order_relaxed);
   }
-  /// The new content, if any. One thread at a time. A file that cannot be used is told, and changes nothing.
+  /// The new content, if any. One thread at a time. A file that cannot be used is told, and changes
+  /// nothing.
   [[nodiscard]] std::optional<DynamicConfig> read();
 
  private:

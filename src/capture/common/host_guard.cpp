@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of the host that is put back, and lines that go to stderr only while it is the file that it was.
+// State of the host that is put back, and lines that go to stderr only while it is the file that it
+// was.
 #include "capture/common/host_guard.hpp"
 
 #include <pthread.h>

@@ -42,7 +42,8 @@ class HostState {
 class FloatingPointState {
  public:
 #if defined(__x86_64__)
-  // The x87 unit is not touched: our arithmetic is SSE's, and saving that unit costs more than a small tensor's statistics.
+  // The x87 unit is not touched: our arithmetic is SSE's, and saving that unit costs more than a
+  // small tensor's statistics.
   FloatingPointState() noexcept : before_(_mm_getcsr()) { _mm_setcsr(kDefault); }
   ~FloatingPointState() { _mm_setcsr(before_); }
 #else
@@ -105,8 +106,8 @@ class Held {
   ForkLock* lock_;
 };
 
-/// The body of an exported function, or of anything else of ours that the host's thread runs: nothing leaves it, and nothing comes
-/// back into it.
+/// The body of an exported function, or of anything else of ours that the host's thread runs:
+/// nothing leaves it, and nothing comes back into it.
 /// on_failure   noexcept (const char* where, const char* reason): switches the capture off
 template <typename Body, typename OnFailure>
 void run_guarded(const char* where, Body body, OnFailure on_failure) noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session of a preloaded probe: made at the first call that captures, and again in a forked child; never destroyed,
-// since threads of the host may be inside it.
+// The session of a preloaded probe: made at the first call that captures, and again in a forked
+// child; never destroyed, since threads of the host may be inside it.
 #pragma once
 #include <atomic>
 #include <cstdlib>

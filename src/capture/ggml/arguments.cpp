@@ -23,8 +23,8 @@ struct Parameter {
   size_t count = 1;  // more than one: a list
 };
 
-// Source: docs/design/ggml-probe.md, "Parameters". Operators without parameters stand here with an empty name, so that
-// they are told from operators nobody knows.
+// Source: docs/design/ggml-probe.md, "Parameters". Operators without parameters stand here with an
+// empty name, so that they are told from operators nobody knows.
 constexpr Parameter kParameters[] = {
     {"rms_norm", "eps", Kind::Float, 0},
     {"norm", "eps", Kind::Float, 0},

@@ -8,8 +8,9 @@
 
 namespace assay::capture::ggml {
 
-/// {"src0":{"tensor":"src0"},"eps":1e-05}: the sources, then the parameters. An operator that is not known gives its
-/// 16 words as "op_params". A node that lists itself as a source (a cast) is not its own input.
+/// {"src0":{"tensor":"src0"},"eps":1e-05}: the sources, then the parameters. An operator that is
+/// not known gives its 16 words as "op_params". A node that lists itself as a source (a cast) is
+/// not its own input.
 [[nodiscard]] std::string arguments_json(const Engine& engine, const TensorFields& node);
 
 }  // namespace assay::capture::ggml

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks an engine's functions up in the library that called us, and asks it for names of types and operators.
+// Looks an engine's functions up in the library that called us, and asks it for names of types and
+// operators.
 #include "capture/ggml/engine.hpp"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One ggml library in the process: its functions, the layout of its tensors, the texts of its numbers. A process may hold
-// several with different layouts.
+// One ggml library in the process: its functions, the layout of its tensors, the texts of its
+// numbers. A process may hold several with different layouts.
 #pragma once
 #include <array>
 #include <atomic>
@@ -23,7 +23,8 @@ struct TypeInfo {
 /// Never destroyed: threads of the host may be inside. Any thread.
 class Engine {
  public:
-  /// The engine whose library holds `function`; measured at the first call for that file, remembered, also when refused.
+  /// The engine whose library holds `function`; measured at the first call for that file,
+  /// remembered, also when refused.
   /// returns  nullptr when it was refused, which is told once
   [[nodiscard]] static const Engine* of(const void* function);
   /// From functions that are already there; for tests. errors  of measure_layout()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of a ggml engine that the probe calls. Nothing of the engine is compiled in: no header, no structure, no
-// number of an operator or a type; what lies where in a tensor is measured (tensor_layout.hpp).
+// The functions of a ggml engine that the probe calls. Nothing of the engine is compiled in: no
+// header, no structure, no number of an operator or a type; what lies where in a tensor is measured
+// (tensor_layout.hpp).
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ggml engine of a hundred lines for tests: the constructors that a layout is measured with, over a tensor whose fields
-// lie elsewhere than in any known version. Compiled once for each order of the fields; never loaded by a program.
+// A ggml engine of a hundred lines for tests: the constructors that a layout is measured with, over
+// a tensor whose fields lie elsewhere than in any known version. Compiled once for each order of
+// the fields; never loaded by a program.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

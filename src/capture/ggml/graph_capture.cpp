@@ -16,7 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Lines go on their way at the latest after so many bytes: a host that is killed leaves what it computed.
+/// Lines go on their way at the latest after so many bytes: a host that is killed leaves what it
+/// computed.
 constexpr uint64_t kMostWaitingBytes = writer::kBlockBytes;
 
 /// Adds the time of its life to a sum.

@@ -10,7 +10,8 @@
 
 namespace assay::capture::ggml {
 
-/// The plans of a scheduler's last graphs: hosts take turns with few, and copies between back ends take turns with memory.
+/// The plans of a scheduler's last graphs: hosts take turns with few, and copies between back ends
+/// take turns with memory.
 class Plans {
  public:
   [[nodiscard]] std::shared_ptr<GraphPlan> plan_for(Session* session, const Settings* settings,
@@ -22,7 +23,8 @@ class Plans {
   std::vector<std::shared_ptr<GraphPlan>> plans_;  // the last used first
 };
 
-/// Processor ticks, or nanoseconds where there are none: a clock that costs little beside a small tensor.
+/// Processor ticks, or nanoseconds where there are none: a clock that costs little beside a small
+/// tensor.
 [[nodiscard]] uint64_t ticks();
 
 /// One thread. Borrows the session, the settings and the engine, which live until the process ends.
@@ -43,10 +45,11 @@ class GraphCapture final : public LineHolder {
   GraphCapture(const GraphCapture&) = delete;
   GraphCapture& operator=(const GraphCapture&) = delete;
 
-  /// Before the node is computed: whether the engine is to stop after it. Inputs that the host has filled are read here,
-  /// since the engine may use their memory for results later.
+  /// Before the node is computed: whether the engine is to stop after it. Inputs that the host has
+  /// filled are read here, since the engine may use their memory for results later.
   [[nodiscard]] bool ask(const EngineTensor* tensor);
-  /// When the engine has stopped: all nodes that were asked for are computed, and what they left in memory is taken.
+  /// When the engine has stopped: all nodes that were asked for are computed, and what they left in
+  /// memory is taken.
   void deliver();
   /// After the last node.
   void finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of a graph's nodes, made once for all calls that compute the same graph: texts that stay, and references to what
-// a call fills in.
+// The lines of a graph's nodes, made once for all calls that compute the same graph: texts that
+// stay, and references to what a call fills in.
 //
 //   {"n":7,"step":3 | ,"node":... ,"ne":[...] | ,"file":... ,"same_as":... ,"stats":{...} | ,"vid":... ,"leaf":... }
 //    call             head, constant            content of a slot, if any                   identity
@@ -17,7 +17,8 @@
 
 namespace assay::capture::ggml {
 
-/// Where a value lies in its storage and how: the same place without a write in between is the same value.
+/// Where a value lies in its storage and how: the same place without a write in between is the same
+/// value.
 struct Place {
   int64_t offset_bytes = 0;
   int type = 0;
@@ -109,7 +110,8 @@ struct GraphLines {
   int64_t storage_count = 0;  // numbers of a call
 };
 
-/// What a call fills in. The host's thread writes a slot before its line is pushed, the writer's thread reads it afterwards.
+/// What a call fills in. The host's thread writes a slot before its line is pushed, the writer's
+/// thread reads it afterwards.
 struct StepContent {
   struct Slot {
     stats::TensorStats stats;

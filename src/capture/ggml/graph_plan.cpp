@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through a graph once and decides: names, what is read when, where the engine stops, the text of each line.
+// Goes through a graph once and decides: names, what is read when, where the engine stops, the text
+// of each line.
 #include "capture/ggml/graph_plan.hpp"
 
 #include <algorithm>
@@ -120,7 +121,8 @@ Place place_of(const TensorFields& fields) {
           fields.nb()};
 }
 
-/// Goes through a graph as its call will, and writes down what each line says and what it takes from the call.
+/// Goes through a graph as its call will, and writes down what each line says and what it takes
+/// from the call.
 class Planner {
  public:
   Planner(GraphPlan* plan, EngineGraph* graph, const std::string& prefix)
@@ -250,8 +252,9 @@ class Planner {
     }
   }
 
-  /// The sizes of the first rows of a cache, or of a view of all of it, that hold everything that the graph reads; nothing
-  /// when these are much more than what it reads (a cache that lies transposed), or when it reads none.
+  /// The sizes of the first rows of a cache, or of a view of all of it, that hold everything that
+  /// the graph reads; nothing when these are much more than what it reads (a cache that lies
+  /// transposed), or when it reads none.
   [[nodiscard]] std::optional<Four> window_of(const TensorFields& fields) const {
     constexpr int64_t kMostOfRead = 2;
     const auto found = windows_.find(fields.root().address());
@@ -331,7 +334,8 @@ class Planner {
     return storage;
   }
 
-  // Only from memory that is known to lie as the type says: others re-order blocks, and their readers may not exist.
+  // Only from memory that is known to lie as the type says: others re-order blocks, and their
+  // readers may not exist.
   void record_weight(const TensorFields& root, LeafStorage* leaf) {
     leaf->was_asked = true;
     if (leaf->name->starts_with("cache_")) return;
@@ -528,8 +532,9 @@ class Planner {
     node.late_end = static_cast<uint32_t>(plan_.late_reads.size());
   }
 
-  // Each stop costs the engine a start of its threads, and the fusion of operators. A result need not be read at once when a
-  // later node reads all of it: then the engine has put it into memory, fused or not, and nobody has that memory before.
+  // Each stop costs the engine a start of its threads, and the fusion of operators. A result need
+  // not be read at once when a later node reads all of it: then the engine has put it into memory,
+  // fused or not, and nobody has that memory before.
   void plan_stops() {
     constexpr size_t kEnd = SIZE_MAX;
     std::vector<size_t> last_reader(plan_.nodes.size(), 0);
@@ -560,7 +565,8 @@ class Planner {
         last_chance = kEnd;
       }
       const bool is_view = engine_.fields(node.tensor).view_source() != nullptr;
-      // What a cache holds before it is written is read when the node is asked for: with all before it computed.
+      // What a cache holds before it is written is read when the node is asked for: with all before
+      // it computed.
       if (latest != nullptr && is_view && node.first_read != node.read_end) {
         latest->is_stop = true;
         last_chance = kEnd;
@@ -606,7 +612,8 @@ class Planner {
     add_line(fields, shown, storage, value, native::Role::Input, argument, is_first);
   }
 
-  // The node that writes takes the rows of before, all others what they see after everything before them has run.
+  // The node that writes takes the rows of before, all others what they see after everything before
+  // them has run.
   bool read_cache(const TensorFields& fields, Value* value, Four* shown) {
     const PlannedNode& node = plan_.nodes[index_];
     if (node.alias) return false;
@@ -722,7 +729,8 @@ class Planner {
   const std::string* written_argument(const TensorFields& fields) const {
     if (fields.view_source() == nullptr) return nullptr;
     const EngineTensor* root = fields.root().address();
-    // The destination is the last source in SET_ROWS and CPY, and the only one in the same memory elsewhere.
+    // The destination is the last source in SET_ROWS and CPY, and the only one in the same memory
+    // elsewhere.
     for (size_t i = fields.source_count(); i-- > 0;) {
       const EngineTensor* source = fields.source(i);
       if (source == nullptr || source == fields.address()) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to be recorded of a graph, decided at its first node: names, occurrences, parameters, which nodes are wanted, and
-// the text of their lines.
+// What is to be recorded of a graph, decided at its first node: names, occurrences, parameters,
+// which nodes are wanted, and the text of their lines.
 #pragma once
 #include <memory>
 #include <string>
@@ -27,7 +27,8 @@ struct PlannedNode {
   bool is_stop = false;  // where a graph that runs in the order of its nodes is stopped
 };
 
-/// Borrows the tensors of the graph; a graph that is built anew may put other ones at the same addresses.
+/// Borrows the tensors of the graph; a graph that is built anew may put other ones at the same
+/// addresses.
 struct GraphPlan {
   Session* session = nullptr;
   const Settings* settings = nullptr;

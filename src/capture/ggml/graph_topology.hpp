@@ -17,8 +17,9 @@ struct TopologyNode {
   bool writes = false;    // puts something new into memory that it does not own
 };
 
-/// nodes   in the order of the graph. A source in memory that an earlier node has written comes from that node, although no
-///         pointer says so: what reads a cache comes after SET_ROWS. No node is its own source.
+/// nodes   in the order of the graph. A source in memory that an earlier node has written comes
+///         from that node, although no pointer says so: what reads a cache comes after SET_ROWS. No
+///         node is its own source.
 [[nodiscard]] std::string topology_json(const Engine& engine, std::span<const TopologyNode> nodes);
 
 }  // namespace assay::capture::ggml

@@ -13,11 +13,13 @@ struct Positions {
   int32_t last = 0;
 };
 
-/// Of the leaf `inp_pos`, as llama.cpp names it. Nothing when there is none, or its memory is not given yet.
+/// Of the leaf `inp_pos`, as llama.cpp names it. Nothing when there is none, or its memory is not
+/// given yet.
 [[nodiscard]] std::optional<Positions> positions_of(const Engine& engine, EngineGraph* graph);
 
-/// llama.cpp computes two tokens, begin and end of a text, before the first prompt, and throws the result away. A prompt of
-/// two tokens looks the same; the next graph of the same scheduler tells: it begins at 0 again.
+/// llama.cpp computes two tokens, begin and end of a text, before the first prompt, and throws the
+/// result away. A prompt of two tokens looks the same; the next graph of the same scheduler tells:
+/// it begins at 0 again.
 [[nodiscard]] bool may_be_warm_up(const Positions& positions);
 
 }  // namespace assay::capture::ggml

@@ -7,7 +7,8 @@
 //                   deliver: ours, then the host's   <--------- where one of us said yes; all before is computed
 //                   set the host's callback again    <---------
 //
-// The callback is set around each call, since hosts set their own, or none, before each graph that they build anew.
+// The callback is set around each call, since hosts set their own, or none, before each graph that
+// they build anew.
 #include <unistd.h>
 
 #include <atomic>
@@ -148,7 +149,8 @@ Scheduler* scheduler_of(EngineScheduler* address) {
   return place.get();
 }
 
-/// The lowest number that no living scheduler has: a host that makes its scheduler anew keeps its names.
+/// The lowest number that no living scheduler has: a host that makes its scheduler anew keeps its
+/// names.
 void number_scheduler(Scheduler* scheduler) {
   const Held held(&scheduler_lock);
   if (scheduler->number >= 0) return;
@@ -182,7 +184,8 @@ bool on_node(EngineTensor* tensor, bool ask, void* user) {
                                                   : true;
 }
 
-/// One compute call with our callback in place. Leaves the host's behind, also when something is thrown through.
+/// One compute call with our callback in place. Leaves the host's behind, also when something is
+/// thrown through.
 class Armed {
  public:
   Armed(EngineScheduler* address, EngineGraph* graph, const void* real) : address_(address) {
@@ -255,7 +258,8 @@ class Armed {
   std::unique_ptr<GraphCapture> capture_;
 };
 
-/// Which scheduler this thread computes; the synchronous call reaches the asynchronous one through us.
+/// Which scheduler this thread computes; the synchronous call reaches the asynchronous one through
+/// us.
 class Computing {
  public:
   explicit Computing(EngineScheduler* scheduler) : before_(computing) { computing = scheduler; }

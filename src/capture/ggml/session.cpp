@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a rank, its manifests and report, and the numbers of values and storages over all calls.
+// The folder of a rank, its manifests and report, and the numbers of values and storages over all
+// calls.
 #include "capture/ggml/session.hpp"
 
 #include <sys/stat.h>
@@ -48,7 +49,8 @@ void add_file(const std::string& path, std::set<std::string>* files) {
   std::free(absolute);
 }
 
-/// The files of models, as far as it can be told: those that lie in memory, and those that the command line names.
+/// The files of models, as far as it can be told: those that lie in memory, and those that the
+/// command line names.
 void add_model_files(std::set<std::string>* files) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -313,7 +315,8 @@ void Session::note_engine(const Engine* engine) {
 
 void Session::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries) {
   active_.push_back(capture);
-  // While another thread's graph runs, its file takes this step's tensors, too: records say where they are.
+  // While another thread's graph runs, its file takes this step's tensors, too: records say where
+  // they are.
   if (active_.size() != 1) return;
   char stem[32];
   std::snprintf(stem, sizeof(stem), "step-%06llu", static_cast<unsigned long long>(step));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process's capture of ggml graphs: the folder of its rank, the sink, and what outlives one compute call.
+// One process's capture of ggml graphs: the folder of its rank, the sink, and what outlives one
+// compute call.
 #pragma once
 #include <array>
 #include <atomic>
@@ -30,8 +31,8 @@ class LineHolder {
   virtual void push_lines() = 0;
 };
 
-/// Calls with `lock` come under lock(); the others from any thread. Never destroyed. In a forked child it is dead:
-/// only generation() may be called.
+/// Calls with `lock` come under lock(); the others from any thread. Never destroyed. In a forked
+/// child it is dead: only generation() may be called.
 class Session {
  public:
   /// Makes the rank's folder and the sink.
@@ -49,7 +50,8 @@ class Session {
   /// "src0" ... for an input, "" for kResultSlot.
   static constexpr size_t kResultSlot = kMaxSources;
   [[nodiscard]] const std::string* slot(size_t index) const { return slots_[index]; }
-  /// `"ne":[256,2,1,1]`, and the blocks of a type that has them: what a line says beside the common keys.
+  /// `"ne":[256,2,1,1]`, and the blocks of a type that has them: what a line says beside the common
+  /// keys.
   [[nodiscard]] const std::string* sizes_text(const Four& ne, const TypeInfo& type);
   /// The first of `count` numbers that nobody else gets.
   [[nodiscard]] int64_t next_values(int64_t count);
@@ -64,8 +66,8 @@ class Session {
   }
   /// Lines of all captures under way: before a file ends whose header is to name their tensors.
   void push_all_lines();
-  /// A weight as a record of step -1, in weights.safetensors when its bytes are wanted: `node`, slot, dtype and sizes of
-  /// `record` are set. Returns what further lines say of it.
+  /// A weight as a record of step -1, in weights.safetensors when its bytes are wanted: `node`,
+  /// slot, dtype and sizes of `record` are set. Returns what further lines say of it.
   [[nodiscard]] std::string record_weight(const TensorView& view, native::Record record,
                                           const Dims& shape, const Dims& strides);
   /// After the last of the weights that were found together.
@@ -81,7 +83,8 @@ class Session {
                 uint64_t captured, uint64_t not_computed);
   void abandon_step(LineHolder* capture);
 
-  /// Writes everything that waits, the final manifest and the report. Takes the lock; later calls do nothing.
+  /// Writes everything that waits, the final manifest and the report. Takes the lock; later calls
+  /// do nothing.
   void finish();
   /// Step of a graph that the host threw away. Takes the lock.
   void note_warm_up(int64_t step);

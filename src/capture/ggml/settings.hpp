@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the dump command asks of the probe: one JSON object in ASSAY_GGML_DUMP.   Keys: docs/design/ggml-probe.md
+// What the dump command asks of the probe: one JSON object in ASSAY_GGML_DUMP.
+//   Keys: docs/design/ggml-probe.md
 #pragma once
 #include <cstdint>
 #include <string>

@@ -12,7 +12,8 @@
 namespace assay::capture::ggml {
 namespace {
 
-// Types 0 and 1 have been F32 and F16 in every version; 26 is I32 since blocked types were renumbered.
+// Types 0 and 1 have been F32 and F16 in every version; 26 is I32 since blocked types were
+// renumbered.
 constexpr int kFloat32 = 0;
 constexpr int kFloat16 = 1;
 constexpr int kInt32 = 26;
@@ -50,7 +51,8 @@ T at(const Bytes& bytes, size_t offset) {
   return value;
 }
 
-/// Offsets, in steps of `step`, at which matches(offset) holds; a value of `size` bytes lies within the record.
+/// Offsets, in steps of `step`, at which matches(offset) holds; a value of `size` bytes lies within
+/// the record.
 template <typename Matches>
 std::vector<size_t> places(const Bytes& bytes, size_t step, size_t size, Matches matches) {
   std::vector<size_t> found;
@@ -151,7 +153,8 @@ class Measurement {
     ASSAY_TRY(layout_.op_params, only("op_params", places_of(bytes, kEpsilon, 4)));
     ASSAY_TRY(layout_.op, only("op", places(bytes, 4, 4, [&](size_t offset) {
                                  const int32_t number = at<int32_t>(bytes, offset);
-                                 // Only a number that can be an operator is asked for: engines do not check.
+                                 // Only a number that can be an operator is asked for: engines do
+                                 // not check.
                                  if (at<int32_t>(plain, offset) != 0 || number <= 0 ||
                                      number > kLargestOpNumber)
                                    return false;

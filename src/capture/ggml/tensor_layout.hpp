@@ -39,7 +39,8 @@ struct TensorLayout {
   friend bool operator==(const TensorLayout&, const TensorLayout&) = default;
 };
 
-/// Builds a dozen tensors without data in an arena of its own and looks for what it put into them: 20 to 50 us.
+/// Builds a dozen tensors without data in an arena of its own and looks for what it put into them:
+/// 20 to 50 us.
 ///
 /// engine   all required functions are there
 /// errors   Unsupported: a field was not found, or in two places

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against engines of our own whose tensors look like those of no version; real ones: tests/cli/test_dump_ggml.py
+// Against engines of our own whose tensors look like those of no version; real ones:
+// tests/cli/test_dump_ggml.py
 #include "capture/ggml/tensor_layout.hpp"
 
 #include <dlfcn.h>
@@ -29,7 +30,8 @@ TEST(MeasureLayout, FindsEveryFieldOfAShuffledTensor) {
   const EngineFunctions engine = functions_of(ASSAY_FAKE_ENGINE_0);
   const Result<TensorLayout> layout = measure_layout(engine);
   ASSERT_TRUE(layout) << layout.error().message;
-  // By hand from the order in fake_engine.cpp: name 48, ne 32, flags, op, buffer 8, op_params 64, src 6 x 8 ...
+  // By hand from the order in fake_engine.cpp: name 48, ne 32, flags, op, buffer 8, op_params 64,
+  // src 6 x 8 ...
   EXPECT_EQ(layout->name, 0u);
   EXPECT_EQ(layout->name_bytes, 48u);
   EXPECT_EQ(layout->ne, 48u);

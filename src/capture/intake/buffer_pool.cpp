@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers by capacity: the smallest that fits is taken, and those that are too many go back to the system.
+// Buffers by capacity: the smallest that fits is taken, and those that are too many go back to the
+// system.
 #include "capture/intake/buffer_pool.hpp"
 
 #include <exception>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Were these bytes seen before? What was taken once is neither read nor stored again.
 //
-// An address alone is no identity: the allocator hands it out again. A sighting has therefore a witness that the host
-// provides (in torch a weak reference and a version counter), or it is found by the digest of its content.
+// An address alone is no identity: the allocator hands it out again. A sighting has therefore a
+// witness that the host provides (in torch a weak reference and a version counter), or it is found
+// by the digest of its content.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -69,7 +70,8 @@ struct SeenLayout {
 template <typename Sighting>
 class IdentityTable {
  public:
-  /// The first sighting under `key` that matches(sighting) accepts; nullptr when there is none. Holds until the next call.
+  /// The first sighting under `key` that matches(sighting) accepts; nullptr when there is none.
+  /// Holds until the next call.
   template <typename Matches>
   [[nodiscard]] Sighting* find(uint64_t key, Matches matches) {
     const size_t mask = slots_.size() - 1;

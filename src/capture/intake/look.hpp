@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every capture knows of a tensor before it reads a byte: where it lies, its type, sizes and strides.
+// What every capture knows of a tensor before it reads a byte: where it lies, its type, sizes and
+// strides.
 #pragma once
 #include <cstdint>
 
@@ -16,7 +17,8 @@ enum class Readable : uint8_t {
   Nothing,  // no bytes to read; `reason` says why
 };
 
-/// One borrowed look at a tensor. Valid while its owner lives and nobody resizes it: use it inside one hook.
+/// One borrowed look at a tensor. Valid while its owner lives and nobody resizes it: use it inside
+/// one hook.
 struct TensorLook {
   Readable readable = Readable::Nothing;
   /// When Nothing, a text that stays: "no storage of its own: FakeTensor" ...
@@ -54,13 +56,15 @@ struct TensorLook {
 
 /// Element count times element size; whole bytes. Precondition: dtype_name is set.
 [[nodiscard]] uint64_t payload_bytes(const TensorLook& look);
-/// Whether a storage of `size_bytes` has all the elements that shape and strides claim. Precondition: there are some.
+/// Whether a storage of `size_bytes` has all the elements that shape and strides claim.
+/// Precondition: there are some.
 [[nodiscard]] bool fits_storage(const TensorLook& look, int64_t storage_offset, int64_t size_bytes);
 /// A view of the bytes as they lie in memory, with lazy bits. Precondition: Readable::Memory.
 [[nodiscard]] TensorView view_of(const TensorLook& look);
 
 [[nodiscard]] bool is_contiguous(const TensorLook& look);
-/// No gaps between the elements in some order of the dimensions: every transpose of a contiguous tensor.
+/// No gaps between the elements in some order of the dimensions: every transpose of a contiguous
+/// tensor.
 [[nodiscard]] bool is_dense(const TensorLook& look);
 
 }  // namespace assay::capture

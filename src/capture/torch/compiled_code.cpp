@@ -19,8 +19,9 @@ bool is_one_of(PyObject* text, std::initializer_list<const char*> wanted) {
          });
 }
 
-// The modules that Inductor writes begin with the same few names, two of which nobody else has side by side. A mode of
-// somebody else may stand between it and us, and torch's own call of an operator.
+// The modules that Inductor writes begin with the same few names, two of which nobody else has side
+// by side. A mode of somebody else may stand between it and us, and torch's own call of an
+// operator.
 CompiledCode::Caller classify(PyObject* frame, PyObject* code) {
   const Ref globals = attribute(frame, "f_globals");
   const Ref function = attribute(code, "co_name");
@@ -54,8 +55,8 @@ CompiledCode::Caller CompiledCode::caller_of(PyFrameObject* frame) {
 }
 
 bool CompiledCode::is_calling() {
-  // What Inductor wrote is loaded by this module of torch. As long as it is not there, and it comes with the first
-  // compilation, no frame needs to be looked at.
+  // What Inductor wrote is loaded by this module of torch. As long as it is not there, and it comes
+  // with the first compilation, no frame needs to be looked at.
   if (!may_exist_) {
     static PyObject* loader = PyUnicode_InternFromString("torch._inductor.codecache");
     may_exist_ =

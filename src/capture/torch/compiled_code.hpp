@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether an operator is called by code that torch.compile made. Such code runs its own kernels on storages that it
-// hands from one value to the next, and calls operators only for what it has no kernel for: a part of a program that
-// cannot be understood without the rest.
+// Whether an operator is called by code that torch.compile made. Such code runs its own kernels on
+// storages that it hands from one value to the next, and calls operators only for what it has no
+// kernel for: a part of a program that cannot be understood without the rest.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -20,8 +20,8 @@ class CompiledCode {
   CompiledCode(const CompiledCode&) = delete;
   CompiledCode& operator=(const CompiledCode&) = delete;
 
-  /// Whether the innermost Python function of this thread is one that Inductor wrote. Code from its C++ wrapper has
-  /// no function of its own and is not recognised.
+  /// Whether the innermost Python function of this thread is one that Inductor wrote. Code from its
+  /// C++ wrapper has no function of its own and is not recognised.
   [[nodiscard]] bool is_calling();
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of device tensors: they wait, in order, until the statistics and bytes of all come in one synchronisation.
+// Records of device tensors: they wait, in order, until the statistics and bytes of all come in one
+// synchronisation.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

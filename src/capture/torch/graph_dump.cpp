@@ -101,7 +101,8 @@ struct GraphDump::Look {
   uint64_t size_bytes = 0;
 };
 
-/// A dump file in the queue. `dump` borrows the payload, or tensors that the waiting caller keeps alive.
+/// A dump file in the queue. `dump` borrows the payload, or tensors that the waiting caller keeps
+/// alive.
 struct GraphDump::Job {
   std::string folder, name;
   CannDump dump;
@@ -187,7 +188,8 @@ bool GraphDump::admit(uint64_t size_bytes) {
   return writer_->admit(size_bytes);
 }
 
-// For a copy that was admitted; without memory the admitted bytes come back, and the file counts as failed.
+// For a copy that was admitted; without memory the admitted bytes come back, and the file counts as
+// failed.
 bool GraphDump::take_buffer(const std::string& path, uint64_t size_bytes,
                             BufferPool::Buffer* buffer) {
   *buffer = buffers_.take(size_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What assay.torch.graph hands over for each operator of a compiled graph, on its way to the files of
-// docs/formats/ge-tree.md.
+// What assay.torch.graph hands over for each operator of a compiled graph, on its way to the files
+// of docs/formats/ge-tree.md.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -22,7 +22,8 @@
 
 namespace assay::capture {
 
-/// One input or output as the caller gives it. `tensor` is borrowed; nullptr or None: there is none.
+/// One input or output as the caller gives it. `tensor` is borrowed; nullptr or None: there is
+/// none.
 struct GraphOperand {
   PyObject* tensor = nullptr;
   bool is_input = true;
@@ -51,8 +52,8 @@ struct GraphMiss {
   uint64_t count = 0;
 };
 
-/// Copies tensors, or reduces them, and queues the files. Every member needs the GIL, and releases it around large
-/// copies and while it waits. In a forked child nothing happens.
+/// Copies tensors, or reduces them, and queues the files. Every member needs the GIL, and releases
+/// it around large copies and while it waits. In a forked child nothing happens.
 class GraphDump {
  public:
   GraphDump(TensorAccess& access, writer::AsyncWriterOptions options);
@@ -60,8 +61,8 @@ class GraphDump {
   GraphDump(const GraphDump&) = delete;
   GraphDump& operator=(const GraphDump&) = delete;
 
-  /// Returns when the tensors may be overwritten. An operator of more bytes than the queue has is written from the
-  /// tensors' own memory before the call returns.
+  /// Returns when the tensors may be overwritten. An operator of more bytes than the queue has is
+  /// written from the tensors' own memory before the call returns.
   ///
   /// returns   the path the file will have; "" when it is dropped, or nothing is written any more
   [[nodiscard]] std::string write_operator(const GraphOperator& op);

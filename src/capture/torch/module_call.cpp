@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ModuleCall: the C object that stands in a module's __dict__ as `_call_impl` while it is captured.
 //
-// nn.Module.__call__ looks `_call_impl` up on the instance, so ours wins over the class. It reads the arguments, runs
-// what torch would have run, and reads the result. Without hooks that is `forward` itself: cheaper than an uncaptured
-// call, because the Python frame of torch's _call_impl disappears. Costs and alternatives: docs/design/torch-capture.md
+// nn.Module.__call__ looks `_call_impl` up on the instance, so ours wins over the class. It reads
+// the arguments, runs what torch would have run, and reads the result. Without hooks that is
+// `forward` itself: cheaper than an uncaptured call, because the Python frame of torch's _call_impl
+// disappears. Costs and alternatives: docs/design/torch-capture.md
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -78,7 +79,8 @@ bool is_empty_dict(PyObject* dict) {
   return dict == nullptr || (PyDict_Check(dict) && PyDict_GET_SIZE(dict) == 0);
 }
 
-// Whether torch would call `forward` directly: no hooks on the module or globally, no scopes to name.
+// Whether torch would call `forward` directly: no hooks on the module or globally, no scopes to
+// name.
 bool runs_forward_directly(PyObject* module) {
   for (PyObject* dict : names->global_hooks) {
     if (!is_empty_dict(dict)) return false;
@@ -92,8 +94,8 @@ bool runs_forward_directly(PyObject* module) {
       return false;
     }
   }
-  // While torch.jit traces, _slow_forward names scopes; it does so only when this map exists, and looking at it costs
-  // a tenth of asking torch._C for the tracing state.
+  // While torch.jit traces, _slow_forward names scopes; it does so only when this map exists, and
+  // looking at it costs a tenth of asking torch._C for the tracing state.
   PyObject* map = PyDict_GetItemWithError(names->trace_module, names->trace_map);
   PyErr_Clear();
   return map == nullptr || map == Py_None;
@@ -118,9 +120,10 @@ PyObject* run_module(ModuleCall* self, PyObject* module, PyObject* args, PyObjec
   return forward ? PyObject_Call(forward.get(), args, kwargs) : nullptr;
 }
 
-// A shallow copy of the module (copy.copy, DataParallel replicas) shares our object through its copied __dict__, but
-// must run its own forward. Copies hold references of their own, which is how they are noticed; whose call this is
-// then stands in the local `self` of the calling frame. Returns the copy, or none.
+// A shallow copy of the module (copy.copy, DataParallel replicas) shares our object through its
+// copied __dict__, but must run its own forward. Copies hold references of their own, which is how
+// they are noticed; whose call this is then stands in the local `self` of the calling frame.
+// Returns the copy, or none.
 Ref calling_copy(const ModuleCall* self, PyObject* module) {
   PyFrameObject* frame = PyEval_GetFrame();
   if (frame == nullptr) return {};
@@ -179,7 +182,8 @@ PyObject* module_call_call(PyObject* object, PyObject* args, PyObject* kwargs) {
   return result;
 }
 
-// copy.deepcopy and pickle of a captured model: the copy gets its own class's method, never our object.
+// copy.deepcopy and pickle of a captured model: the copy gets its own class's method, never our
+// object.
 PyObject* module_call_deepcopy(PyObject* object, PyObject* memo) {
   const Ref module(weakref_get(reinterpret_cast<ModuleCall*>(object)->module));
   if (!module) return new_ref(Py_None);
@@ -220,7 +224,8 @@ PyObject* module_call_install(PyObject* object, PyObject* attribute) {
   Py_RETURN_NONE;
 }
 
-// What stood in the __dict__ before this object and is still in use: removed captures in between are skipped.
+// What stood in the __dict__ before this object and is still in use: removed captures in between
+// are skipped.
 PyObject* previous_in_use(const ModuleCall* self) {
   PyObject* previous = self->previous;
   while (previous != nullptr && Py_IS_TYPE(previous, module_call_type) &&
@@ -230,7 +235,8 @@ PyObject* previous_in_use(const ModuleCall* self) {
   return previous;
 }
 
-// Takes the object out again, or turns it into a pass-through when another one was put in front of it since.
+// Takes the object out again, or turns it into a pass-through when another one was put in front of
+// it since.
 PyObject* module_call_remove(PyObject* object, PyObject*) {
   auto* self = reinterpret_cast<ModuleCall*>(object);
   self->attached = false;
@@ -246,8 +252,9 @@ PyObject* module_call_remove(PyObject* object, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// Counts the references that exist now; a later call with more of them has met a copy of the module's __dict__.
-// The caller's own two (its variable, and the one that this method call holds) do not count.
+// Counts the references that exist now; a later call with more of them has met a copy of the
+// module's __dict__. The caller's own two (its variable, and the one that this method call holds)
+// do not count.
 PyObject* module_call_settle(PyObject* object, PyObject*) {
   reinterpret_cast<ModuleCall*>(object)->holders = Py_REFCNT(object) - 2;
   Py_RETURN_NONE;
@@ -303,7 +310,7 @@ PyType_Slot module_call_slots[] = {{Py_tp_call, reinterpret_cast<void*>(module_c
 PyType_Spec module_call_spec = {"assay._capture.ModuleCall", sizeof(ModuleCall), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, module_call_slots};
 
-// --- ordinary hooks, where `_call_impl` cannot be used -----------------------------------------------------------
+// --- ordinary hooks, where `_call_impl` cannot be used -------------------------------------------
 
 struct HookFrame {
   Session* session;
@@ -317,7 +324,8 @@ std::vector<HookFrame>& hook_frames() {
   return frames;
 }
 
-// (module, args, kwargs) before, (module, args, kwargs, output) after the call; the latter also when it raised.
+// (module, args, kwargs) before, (module, args, kwargs, output) after the call; the latter also
+// when it raised.
 PyObject* module_hook_call(PyObject* object, PyObject* args, PyObject*) {
   auto* self = reinterpret_cast<ModuleHook*>(object);
   Session& session = session_of(self->session);

@@ -16,9 +16,10 @@ namespace {
 
 PyTypeObject* mode_type = nullptr;
 
-// Its own bound method: torch looks for `__torch_dispatch__`, checks that the method's `__self__` is the mode, and calls it.
-// Both names are looked up by C string for every operator. The usual way makes Python strings of them, searches types
-// with them and makes a bound method, 0.2 us each; here it is a comparison.
+// Its own bound method: torch looks for `__torch_dispatch__`, checks that the method's `__self__`
+// is the mode, and calls it. Both names are looked up by C string for every operator. The usual way
+// makes Python strings of them, searches types with them and makes a bound method, 0.2 us each;
+// here it is a comparison.
 struct OperatorMode {
   PyObject_HEAD vectorcallfunc vectorcall;
   Session* session;

@@ -141,7 +141,8 @@ class ArgumentsWriter {
     }
   }
 
-  // Tensors keep their place among all items; below the first list they have none of their own in the schema.
+  // Tensors keep their place among all items; below the first list they have none of their own in
+  // the schema.
   void list(PyObject* value, uint32_t argument, int depth) {
     const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
     if (size > kMaxListItems || depth >= kMaxListDepth || json_.size() > kMaxArgumentsBytes) {

@@ -45,7 +45,8 @@ class OperatorSchemas {
  public:
   /// run   keeps the texts; outlives this
   explicit OperatorSchemas(writer::NativeRun& run) : run_(run) {}
-  /// An OpOverload or a higher-order operator; of the latter the arguments have no names but their numbers.
+  /// An OpOverload or a higher-order operator; of the latter the arguments have no names but their
+  /// numbers.
   [[nodiscard]] const OperatorSchema& of(PyObject* function);
 
  private:

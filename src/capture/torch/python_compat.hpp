@@ -72,7 +72,8 @@ class GilReleased {
   PyThreadState* state_;
 };
 
-/// Puts the error indicator back as it was, whatever the calls in between did: an exception may be on its way through us.
+/// Puts the error indicator back as it was, whatever the calls in between did: an exception may be
+/// on its way through us.
 class ErrorAside {
  public:
   ErrorAside() {
@@ -91,7 +92,8 @@ class ErrorAside {
   PyObject* traceback_ = nullptr;
 };
 
-/// The address of the exception that `except` blocks around the caller are handling, to compare; nullptr for none.
+/// The address of the exception that `except` blocks around the caller are handling, to compare;
+/// nullptr for none.
 inline const void* handled_exception() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_GetExcInfo(&type, &value, &traceback);
@@ -125,7 +127,8 @@ inline bool weakref_is(PyObject* weakref, PyObject* object) {
 #endif
 }
 
-/// "O&" converter of arguments that are paths, to a std::string: as the file system has them, which need not be UTF-8.
+/// "O&" converter of arguments that are paths, to a std::string: as the file system has them, which
+/// need not be UTF-8.
 inline int path_argument(PyObject* object, void* target) {
   PyObject* converted = nullptr;
   if (PyUnicode_FSConverter(object, &converted) == 0) return 0;

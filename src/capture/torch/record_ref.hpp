@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A record that was made in this run, or is going to be: those of device tensors get their numbers with their bytes.
+// A record that was made in this run, or is going to be: those of device tensors get their numbers
+// with their bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kMaxValueText = 256;  // longer strings among the arguments are cut
 constexpr int kMaxWrappers = 4;        // inside each other
 
-// A Python scalar as JSON: numbers as numbers (non-finite ones as the strings the format document names), everything
-// else as a string.
+// A Python scalar as JSON: numbers as numbers (non-finite ones as the strings the format document
+// names), everything else as a string.
 std::string value_json(PyObject* value) {
   if (value == Py_None) return "null";
   if (PyBool_Check(value)) return value == Py_True ? "true" : "false";
@@ -118,8 +118,8 @@ void Session::Recorder::describe(native::Record& record) {
   record.ndim = look_.ndim;
 }
 
-// Which value it is, and who made it. The first operator of a step that returns a value made it; one that returns
-// what it was given did not.
+// Which value it is, and who made it. The first operator of a step that returns a value made it;
+// one that returns what it was given did not.
 void Session::Recorder::identify(native::Record& record) {
   const StorageTable::Sight sight = session_.storages_.see(at_hand_.object, is_settled());
   if (!is_negative_known(sight)) session_.access_.look_for_negative(at_hand_.object, look_);
@@ -145,8 +145,8 @@ void Session::Recorder::identify(native::Record& record) {
     record.value.leaf = session_.storages_.leaf_of(*sight.storage, value);
 }
 
-// Whether the lazy neg bit need not be asked for. Only views have it: what an operator of torch puts into a storage of
-// its own does not, and what was seen before has the bit of then.
+// Whether the lazy neg bit need not be asked for. Only views have it: what an operator of torch
+// puts into a storage of its own does not, and what was seen before has the bit of then.
 bool Session::Recorder::is_negative_known(const StorageTable::Sight& sight) {
   if (sight.storage == nullptr) return false;
   if (is_result() && sight.is_new && !is_view_ && !mutates_ && operation_->starts_with("aten."))
@@ -181,8 +181,8 @@ uint64_t Session::Recorder::push(native::Record& record, std::string_view text) 
                           known ? look_.steps() : std::span<const int64_t>{}, text);
 }
 
-// Wrappers without memory of their own: a DTensor is its local shard, others have parts. Returns whether the parts
-// stand for the tensor itself.
+// Wrappers without memory of their own: a DTensor is its local shard, others have parts. Returns
+// whether the parts stand for the tensor itself.
 bool Session::Recorder::record_parts(PyObject* tensor, const std::string* slot) {
   if (wrapped_in_ >= kMaxWrappers) return false;
   const Ref answer(session_.access_.wrapper_parts(tensor));
@@ -242,7 +242,8 @@ void Session::Recorder::record_memory(native::Record& record) {
   fresh.version = version();
   if (session_.options_.data != DataLevel::None)
     fresh.stats = seen ? statistics_in(seen) : statistics_of(view);
-  // Without versions only the content tells whether bytes are there already; worth a digest when they would be stored.
+  // Without versions only the content tells whether bytes are there already; worth a digest when
+  // they would be stored.
   if (keeps_digests() || (full && !trusted)) fresh.digest = stats::digest(view);
   std::string_view lost;
   const TakenBytes* twin =
@@ -300,8 +301,8 @@ void Session::Recorder::record_device(native::Record record) {
   if (device.is_full()) session_.fetch_device_results();
 }
 
-// Whether torch's version counters are final: autograd counts a write, and links a view to its base, only after the
-// operator has returned.
+// Whether torch's version counters are final: autograd counts a write, and links a view to its
+// base, only after the operator has returned.
 bool Session::Recorder::is_settled() const { return !is_result() || !(is_view_ || mutates_); }
 
 // torch's version counter, -1 where it has none or is not final.
@@ -318,7 +319,8 @@ bool Session::Recorder::is_trusted() {
   return !session_.options_.verify && (version() >= 0 || at_hand_.stored != nullptr);
 }
 
-// Whether the storage has all the bytes that shape and strides claim: it may have been resized below them.
+// Whether the storage has all the bytes that shape and strides claim: it may have been resized
+// below them.
 bool Session::Recorder::is_covered() const {
   if (!at_hand_.has_fresh_storage) return session_.access_.storage_covers(at_hand_.object, look_);
   return look_.element_count == 0 ||
@@ -334,13 +336,15 @@ Session::Recorder::Seen Session::Recorder::find_seen() {
   }
   const StoredValue* found = session_.storages_.find_bytes(*at_hand_.storage, *at_hand_.stored,
                                                            look_, at_hand_.stored->layout.dense);
-  // Where both have one, torch's counter must agree, too: it sees writes by code that was not dispatched on this thread.
+  // Where both have one, torch's counter must agree, too: it sees writes by code that was not
+  // dispatched on this thread.
   const bool contradicted = found != nullptr && version() >= 0 && found->bytes->version >= 0 &&
                             found->bytes->version != version();
   return found != nullptr && !contradicted ? Seen{&found->layout, found->bytes.get()} : Seen{};
 }
 
-// Whether a hit answers everything asked for; a transposed alias shares statistics but not the payload.
+// Whether a hit answers everything asked for; a transposed alias shares statistics but not the
+// payload.
 bool Session::Recorder::is_complete(const Seen& seen) const {
   const SessionOptions& options = session_.options_;
   const bool needs_payload = options.data == DataLevel::Full || options.digest;

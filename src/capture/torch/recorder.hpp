@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the leaves of one walk over arguments or results into records: looks, asks whether the bytes were seen before,
-// and takes statistics and bytes of those that were not.
+// Turns the leaves of one walk over arguments or results into records: looks, asks whether the
+// bytes were seen before, and takes statistics and bytes of those that were not.
 #pragma once
 #include "capture/torch/session.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a capture and the module calls in them: which are recorded, and where a step begins and ends.
+// The steps of a capture and the module calls in them: which are recorded, and where a step begins
+// and ends.
 #include "capture/torch/session.hpp"
 
 #include <algorithm>
@@ -86,8 +87,9 @@ std::shared_ptr<StepProgress> Session::next_step(SessionNode& node) {
   return step;
 }
 
-// The step a call belongs to: the root call of this thread; else a root call that runs on another thread (which has
-// handed out work); else the next root call (encoders that generate() calls before the model itself).
+// The step a call belongs to: the root call of this thread; else a root call that runs on another
+// thread (which has handed out work); else the next root call (encoders that generate() calls
+// before the model itself).
 std::shared_ptr<StepProgress> Session::step_of_this_thread() {
   for (const auto& root : this_thread().roots) {
     if (root.session == this) return root.step;

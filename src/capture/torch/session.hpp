@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One capture of one or several models: steps, records, what is shared, and the sink. Driven by ModuleCall objects
-// (module_call.cpp) and by assay.torch.capture.
+// One capture of one or several models: steps, records, what is shared, and the sink. Driven by
+// ModuleCall objects (module_call.cpp) and by assay.torch.capture.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -35,8 +35,8 @@ struct SessionOptions {
   bool digest = false;
   bool verify = false;        // never trust identity: read every sight, share bytes by digest
   bool force_device = false;  // tests: treat host tensors as device tensors
-  /// Every call outside any other is a step, whichever node it is of, and step n holds the n-th such call of each node:
-  /// the rule for scripts that do not say which module is the model.
+  /// Every call outside any other is a step, whichever node it is of, and step n holds the n-th
+  /// such call of each node: the rule for scripts that do not say which module is the model.
   bool outermost = false;
   bool operators = false;  // record every dispatched operator, too
   // Owned by the Python object.
@@ -96,8 +96,8 @@ struct SessionNode {
 /// Whether this thread is inside a root call of any session, or inside code of ours.
 [[nodiscard]] bool inside_root_call() noexcept;
 
-/// All members need the GIL; none leaves a Python exception behind or throws. Recording is serialised by a lock that is
-/// only ever waited for without the GIL.
+/// All members need the GIL; none leaves a Python exception behind or throws. Recording is
+/// serialised by a lock that is only ever waited for without the GIL.
 class Session {
  public:
   Session(SessionOptions options, TensorAccess& access, std::unique_ptr<writer::NativeRun> run);
@@ -106,16 +106,18 @@ class Session {
   [[nodiscard]] uint32_t add_node(std::string name, std::string type, bool is_root, bool wanted,
                                   bool opaque);
 
-  /// Called before and after a module runs. begin() is false when the call is none of our business: then end() must not
-  /// be called. `result` is nullptr when the call raised.
+  /// Called before and after a module runs. begin() is false when the call is none of our business:
+  /// then end() must not be called. `result` is nullptr when the call raised.
   [[nodiscard]] bool begin(uint32_t node, PyObject* args, PyObject* kwargs,
                            CallFrame& frame) noexcept;
   void end(uint32_t node, PyObject* result, CallFrame& frame) noexcept;
 
-  /// What is known of an operator of torch; nullptr when even that failed. Holds as long as the session.
+  /// What is known of an operator of torch; nullptr when even that failed. Holds as long as the
+  /// session.
   [[nodiscard]] const OperatorSchema* schema_of(PyObject* function) noexcept;
-  /// Called by the dispatch mode before and after every operator; begin_operator() is false when the operator is none
-  /// of our business: then end_operator() must not be called. `result` is nullptr when it raised.
+  /// Called by the dispatch mode before and after every operator; begin_operator() is false when
+  /// the operator is none of our business: then end_operator() must not be called. `result` is
+  /// nullptr when it raised.
   [[nodiscard]] bool begin_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
                                     OperatorFrame& frame) noexcept;
   void end_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What protects a Session's members: from calls of ours that come back to us, from other threads, from exceptions.
+// What protects a Session's members: from calls of ours that come back to us, from other threads,
+// from exceptions.
 #pragma once
 #include <time.h>
 
@@ -15,8 +16,8 @@ inline int64_t now_ns() {
 
 inline double milliseconds(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
-// What this thread is doing: in which root call of which session, and whether it is inside our own code (attribute
-// reads under a function mode, properties of dataclasses may call modules).
+// What this thread is doing: in which root call of which session, and whether it is inside our own
+// code (attribute reads under a function mode, properties of dataclasses may call modules).
 struct ThreadState {
   struct Root {
     const Session* session;
@@ -64,8 +65,9 @@ class InsideOurCode {
   ThreadState& thread_;
 };
 
-// Taken around recording. Whoever holds it may wait for the GIL, so it is never waited for with the GIL held. The GIL also
-// guards the flag: an atomic operation for each operator would wait for all the stores before it.
+// Taken around recording. Whoever holds it may wait for the GIL, so it is never waited for with the
+// GIL held. The GIL also guards the flag: an atomic operation for each operator would wait for all
+// the stores before it.
 class Session::Lock {
  public:
   explicit Lock(Session& session, ThreadState& thread = this_thread())
@@ -83,8 +85,8 @@ class Session::Lock {
   Lock& operator=(const Lock&) = delete;
 
  private:
-  // The mutex is taken with the GIL and left without it, so the notification cannot come before the wait; whoever holds
-  // the mutex does not wait for the GIL.
+  // The mutex is taken with the GIL and left without it, so the notification cannot come before the
+  // wait; whoever holds the mutex does not wait for the GIL.
   void wait() {
     ++session_.waiting_;
     {

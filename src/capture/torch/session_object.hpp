@@ -20,7 +20,8 @@ struct SessionObject {
 extern PyTypeObject* session_type;
 extern PyTypeObject* module_call_type;
 
-/// What module_call.cpp adds to the Session type: session.module_call(module, node), session.module_hooks(node).
+/// What module_call.cpp adds to the Session type: session.module_call(module, node),
+/// session.module_hooks(node).
 PyObject* session_module_call(PyObject* self, PyObject* args);
 PyObject* session_module_hooks(PyObject* self, PyObject* args);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of a wanted step, as the dispatch mode tells of them, and where that mode stands on a thread's stack.
+// The operators of a wanted step, as the dispatch mode tells of them, and where that mode stands on
+// a thread's stack.
 #include "capture/torch/operator_mode.hpp"
 #include "capture/torch/recorder.hpp"
 #include "capture/torch/session_guards.hpp"
@@ -19,8 +20,8 @@ const std::string* slot_of(const OperatorSchema& schema, const BoundTensor& boun
 
 }  // namespace
 
-// Puts the dispatch mode on this thread's stack when the call is the first one that wants it there, and takes it away
-// for the time of a call that torch compiles.
+// Puts the dispatch mode on this thread's stack when the call is the first one that wants it there,
+// and takes it away for the time of a call that torch compiles.
 void Session::enter_module(uint32_t number, const std::shared_ptr<StepProgress>& step,
                            CallFrame& frame) {
   ThreadState& thread = this_thread();

@@ -281,7 +281,8 @@ PyType_Slot session_slots[] = {{Py_tp_new, reinterpret_cast<void*>(session_new)}
 PyType_Spec session_spec = {"assay._capture.Session", sizeof(SessionObject), 0,
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
 
-// claim_run(path of the folder's manifest, tool, host_json, config_json) -> (id, whether this process is the first)
+// claim_run(path of the folder's manifest, tool, host_json, config_json) -> (id, whether this
+// process is the first)
 PyObject* claim_run_python(PyObject*, PyObject* args) {
   std::string path;
   const char *tool = nullptr, *host = nullptr, *config = nullptr;
@@ -296,8 +297,8 @@ PyObject* claim_run_python(PyObject*, PyObject* args) {
   return Py_BuildValue("(sN)", claim->id.c_str(), PyBool_FromLong(claim->is_first));
 }
 
-// write_manifest(session, path, id, tool, host_json, config_json, started, finished or None, planned, captured,
-// list of (node, reason, count), stopped)
+// write_manifest(session, path, id, tool, host_json, config_json, started, finished or None,
+// planned, captured, list of (node, reason, count), stopped)
 PyObject* write_manifest_python(PyObject*, PyObject* args) {
   PyObject *self = nullptr, *missed = nullptr;
   std::string path;

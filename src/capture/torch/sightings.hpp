@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The witness of torch that bytes are those of before: the Python object first seen there is still alive (so its storage
-// was never freed in between), and it and the asking one have the version counter of then (so nobody wrote in place).
-// Writes that bump no version (x.data, numpy(), custom kernels) are not seen: capture(verify=True) reads every time.
+// The witness of torch that bytes are those of before: the Python object first seen there is still
+// alive (so its storage was never freed in between), and it and the asking one have the version
+// counter of then (so nobody wrote in place). Writes that bump no version (x.data, numpy(), custom
+// kernels) are not seen: capture(verify=True) reads every time.
 #pragma once
 #include "capture/intake/identity.hpp"
 #include "capture/torch/python_compat.hpp"
@@ -40,8 +41,8 @@ class Sightings {
       return first && (first.get() == tensor || access_.version(first.get()) == version);
     });
   }
-  /// Remembers `tensor`, in place of what lay there in the same way and version, or is gone. Tensors that cannot be
-  /// referenced weakly are not remembered.
+  /// Remembers `tensor`, in place of what lay there in the same way and version, or is gone.
+  /// Tensors that cannot be referenced weakly are not remembered.
   void insert(PyObject* tensor, SeenLayout layout, Known known) {
     Ref object(PyWeakref_NewRef(tensor, nullptr));
     if (!object) return PyErr_Clear();

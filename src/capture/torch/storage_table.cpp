@@ -76,8 +76,8 @@ std::optional<int64_t> StorageTable::watch(Storage& storage, PyObject* tensor) {
   if (storage.unwatched) return std::nullopt;
   const Ref watched(storage.watched ? weakref_get(storage.watched.get()) : nullptr);
   if (!watched) {
-    // Asking an inference tensor for its counter is an exception of 7 us, asking whether it is one 100 ns: what the last
-    // one was decides which question comes first.
+    // Asking an inference tensor for its counter is an exception of 7 us, asking whether it is one
+    // 100 ns: what the last one was decides which question comes first.
     const int64_t version =
         inference_expected_ && access_.is_inference(tensor) ? -1 : access_.version(tensor);
     inference_expected_ = version < 0;
@@ -126,7 +126,8 @@ bool StorageTable::knows_negative(const Storage& storage, PyObject* tensor,
   return false;
 }
 
-// Makes a place for a storage that is not known; nullptr when torch's object takes no weak references.
+// Makes a place for a storage that is not known; nullptr when torch's object takes no weak
+// references.
 StorageTable::Slot* StorageTable::add(PyObject* object) {
   Ref weakref(PyWeakref_NewRef(object, nullptr));
   if (!weakref) {

@@ -6,15 +6,17 @@
 //     value 31: [0, 64)  shape [8, 8]    made by record 120
 //     value 32: [8, 16)  shape [8]       made by nobody we saw
 //
-// A storage is torch's own Python object for it: torch keeps one object for each storage, for as long as the storage
-// lives, so a weak reference to it that is still alive is an identity that no address is. Nothing is kept alive, and an
-// address that is handed out again never gets an old number. Views, and results that are their own argument again
-// (reshape, contiguous, to), have the same object.
+// A storage is torch's own Python object for it: torch keeps one object for each storage, for as
+// long as the storage lives, so a weak reference to it that is still alive is an identity that no
+// address is. Nothing is kept alive, and an address that is handed out again never gets an old
+// number. Views, and results that are their own argument again (reshape, contiguous, to), have the
+// same object.
 //
-// Versions count the writes that schemas declare. torch's counter is not used for that: inside a dispatch mode it is not
-// yet right for results of views and of writes. Where it is right, it tells of the writes that no operator declared to
-// us: between steps, in compiled code, on other threads. For that one tensor of each storage is watched, because
-// different tensors of one storage may have different counters (x and x.data).
+// Versions count the writes that schemas declare. torch's counter is not used for that: inside a
+// dispatch mode it is not yet right for results of views and of writes. Where it is right, it tells
+// of the writes that no operator declared to us: between steps, in compiled code, on other threads.
+// For that one tensor of each storage is watched, because different tensors of one storage may have
+// different counters (x and x.data).
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -50,7 +52,8 @@ struct StoredValue {
   const void* object = nullptr;  // address of the tensor that was seen last
   RecordRef producer;            // of the output that made it; none: no operator did
   int64_t seen_in = -1;          // number of the step that saw it last
-  /// Of its bytes once they were read; not used beyond the step unless the storage is a parameter's.
+  /// Of its bytes once they were read; not used beyond the step unless the storage is a
+  /// parameter's.
   std::unique_ptr<TakenBytes> bytes;
   int64_t bytes_epoch = -1;  // StorageTable::epoch_ when they were read
 };
@@ -74,24 +77,28 @@ struct Storage {
   std::vector<Leaf> leaves;
   std::vector<StoredValue> values;
   size_t forget_at = kManyValues;  // then values that the last two steps did not see are forgotten
-  /// A tensor of it, and torch's version counter of that tensor after the last write that we know of.
+  /// A tensor of it, and torch's version counter of that tensor after the last write that we know
+  /// of.
   Ref watched;                   // weak reference; none: nothing to watch
   int64_t watched_version = -1;  // -1: not known, to be taken at the next settled look
   bool unwatched = false;        // its tensors have no counters (inference mode)
 };
 
-/// Needs the GIL; leaves no exception set. References to storages and values hold until the next call.
+/// Needs the GIL; leaves no exception set. References to storages and values hold until the next
+/// call.
 class StorageTable {
  public:
   explicit StorageTable(TensorAccess& access) : access_(access) {}
 
-  /// Whether this torch keeps one Python object for each storage (2.1 and later): without it there are no identities.
+  /// Whether this torch keeps one Python object for each storage (2.1 and later): without it there
+  /// are no identities.
   [[nodiscard]] static bool works(TensorAccess& access);
 
   void begin_step(int64_t step) { step_ = step; }
   /// Forgets the bytes of what may change between steps.
   void end_step() { ++epoch_; }
-  /// Code has run that writes without telling (compiled code): values whose storage cannot be watched are new ones.
+  /// Code has run that writes without telling (compiled code): values whose storage cannot be
+  /// watched are new ones.
   void distrust();
 
   struct Sight {
@@ -100,11 +107,11 @@ class StorageTable {
     /// torch's counter of the tensor, when it had to be read; -1: it has none.
     std::optional<int64_t> version;
   };
-  /// The storage of a tensor. `settled`: torch's counters are final, as they are before an operator and around modules,
-  /// but not in results of an operator that has not returned to autograd.
+  /// The storage of a tensor. `settled`: torch's counters are final, as they are before an operator
+  /// and around modules, but not in results of an operator that has not returned to autograd.
   [[nodiscard]] Sight see(PyObject* tensor, bool settled);
-  /// Whether `tensor` was seen before as a value of this storage in the same place and shape, and its lazy neg bit is
-  /// that of then. Sets look.negative if so.
+  /// Whether `tensor` was seen before as a value of this storage in the same place and shape, and
+  /// its lazy neg bit is that of then. Sets look.negative if so.
   [[nodiscard]] bool knows_negative(const Storage& storage, PyObject* tensor,
                                     TensorLook& look) const;
   /// The value that `tensor` is now; a new one when it was not seen at this version.
@@ -132,8 +139,8 @@ class StorageTable {
   }
 
  private:
-  // Open addressing: one cache line leads to the storage, and tables of a few thousand storages are looked into thousands
-  // of times a step, between operators that read more than the cache holds.
+  // Open addressing: one cache line leads to the storage, and tables of a few thousand storages are
+  // looked into thousands of times a step, between operators that read more than the cache holds.
   struct Slot {
     PyObject* object = nullptr;  // not owned; alive if the storage's weak reference says so
     std::unique_ptr<Storage> storage;

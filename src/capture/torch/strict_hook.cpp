@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's view of the strict hook dump: assay._capture.StrictDumper and the two callables it makes for each module.
-// torch calls them as ordinary forward hooks; they return None and never change what flows through the model.
+// Python's view of the strict hook dump: assay._capture.StrictDumper and the two callables it makes
+// for each module. torch calls them as ordinary forward hooks; they return None and never change
+// what flows through the model.
 #include "capture/torch/extension.hpp"
 #include "capture/torch/python_compat.hpp"
 #include "capture/torch/strict_session.hpp"
@@ -42,7 +43,8 @@ void free_hook(PyObject* self) {
   Py_TYPE(self)->tp_free(self);
 }
 
-// A copy of a hooked model goes on dumping under the same names, as it does with hooks that are functions.
+// A copy of a hooked model goes on dumping under the same names, as it does with hooks that are
+// functions.
 PyObject* hook_deepcopy(PyObject* self, PyObject*) { return new_ref(self); }
 
 // A pickled model comes back with hooks that do nothing: the dump belongs to this process.

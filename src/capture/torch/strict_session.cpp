@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of a hooked module or function: which tensors, where their bytes are, what the writer gets.
+// One call of a hooked module or function: which tensors, where their bytes are, what the writer
+// gets.
 #include "capture/torch/strict_session.hpp"
 
 #include <utility>
@@ -52,7 +53,8 @@ const std::string& root_name() {
   return *name;
 }
 
-// True when the pending exception may be swallowed: KeyboardInterrupt and SystemExit belong to the user.
+// True when the pending exception may be swallowed: KeyboardInterrupt and SystemExit belong to the
+// user.
 bool is_ordinary_exception() { return PyErr_ExceptionMatches(PyExc_Exception) != 0; }
 
 std::string pending_exception_text() {
@@ -227,7 +229,8 @@ int StrictSession::dump_api(std::string folder, std::string type, PyObject* argu
                             PyObject* result) {
   int64_t token = 0;
   if (closed_ || !wanted_now(&token)) return 0;
-  // A function and a module of one name share a folder: its files are not what the table says any more.
+  // A function and a module of one name share a folder: its files are not what the table says any
+  // more.
   if (module_names_.contains(folder)) forget_folder(folder);
   const int status = dump({.token = token,
                            .folder = std::make_shared<const std::string>(std::move(folder)),
@@ -490,7 +493,8 @@ void StrictSession::submit_pending() {
   const auto batch = std::make_shared<std::vector<TorchTreeVisit>>(std::move(pending_));
   const uint64_t size_bytes = std::exchange(pending_bytes_, 0);
   pending_.clear();
-  // With the GIL held, so that no other thread's links overtake the files they point at. The writer needs no GIL.
+  // With the GIL held, so that no other thread's links overtake the files they point at. The writer
+  // needs no GIL.
   if (!writer_->admit(size_bytes)) return;  // closed meanwhile
   (void)writer_->submit(size_bytes, [tree = tree_, batch] {
     Status result;
@@ -538,7 +542,8 @@ writer::WriterCounters StrictSession::counters() const {
 }
 
 int StrictSession::follow_fork() {
-  // The parent's writer thread does not exist here and its files are not ours: leave both untouched.
+  // The parent's writer thread does not exist here and its files are not ours: leave both
+  // untouched.
   pending_.clear();
   pending_bytes_ = 0;
   (void)writer_.release();

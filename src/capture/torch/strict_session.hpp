@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One registration of the strict hook dump: which token it is, what of it is wanted, and the way of a call's tensors
-// from the hook to the writer.   Behaviour: docs/commands/register_hook.md, design: docs/design/torch-capture.md
+// One registration of the strict hook dump: which token it is, what of it is wanted, and the way of
+// a call's tensors
+// from the hook to the writer.
+//   Behaviour: docs/commands/register_hook.md, design: docs/design/torch-capture.md
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -61,8 +63,9 @@ struct StrictModule {
   int64_t visited_token = -1;  // the last token it was dumped in
 };
 
-/// Every member needs the GIL. Members that return int: 0, or -1 with a Python exception set that the original would
-/// have raised too (a wrong entry in module_list, KeyboardInterrupt); everything else that goes wrong is logged once.
+/// Every member needs the GIL. Members that return int: 0, or -1 with a Python exception set that
+/// the original would have raised too (a wrong entry in module_list, KeyboardInterrupt); everything
+/// else that goes wrong is logged once.
 class StrictSession {
  public:
   /// nullptr with a Python exception set when torch is missing or memory is short.
@@ -125,8 +128,8 @@ class StrictSession {
   /// Whether the storage has all that shape and strides claim; warns when it has not.
   [[nodiscard]] bool is_covered(PyObject* tensor, const TensorLook& look, const std::string& where);
   [[nodiscard]] int make_dense(PyObject* tensor, const std::string& path, Ref* dense);
-  /// At the end of a dumped root call, and after each dump outside of one: scripts read the files right after the
-  /// forward that made them, and may move them away.
+  /// At the end of a dumped root call, and after each dump outside of one: scripts read the files
+  /// right after the forward that made them, and may move them away.
   void finish_files();
   void warn(Ref key, const std::string& message);
   void forget_folder(const std::string& folder);

@@ -47,8 +47,8 @@ constexpr int32_t kCpu = 1, kCuda = 2, kCudaHost = 3, kMps = 8, kRocm = 10, kRoc
                   kXpu = 14, kPrivateUse = 12;
 constexpr uint8_t kCodeInt = 0, kCodeUInt = 1;
 
-// A view of a storage without memory lies at its offset in bytes, which looks like an address. Where memory is mapped no
-// such number is met: below it the storage itself is asked.
+// A view of a storage without memory lies at its offset in bytes, which looks like an address.
+// Where memory is mapped no such number is met: below it the storage itself is asked.
 constexpr uintptr_t kHigherThanOffsets = uintptr_t{1} << 40;
 
 // A symbolic number would be made a constant of the host's trace by asking for its value.
@@ -169,7 +169,8 @@ struct TensorAccess::Impl {
     storage_data_ptr.bind(type, "data_ptr");
   }
 
-  // Wrapper classes have a storage of the right size at address null, and so have functional and freed tensors.
+  // Wrapper classes have a storage of the right size at address null, and so have functional and
+  // freed tensors.
   [[nodiscard]] bool has_memory(PyObject* object, const TensorLook& look) {
     if (look.element_count == 0) return true;
     if (look.data == nullptr) return false;

@@ -34,8 +34,8 @@ class TensorAccess {
   /// Fills `look`. `object` must be a tensor (is_tensor). Never runs an operator; a wrapper
   /// subclass may run Python.
   void look(PyObject* object, TensorLook& look) { this->look(object, look, true); }
-  /// The same; without `ask_negative` the caller has to call look_for_negative() before it relies on look.negative:
-  /// torch gives the GIL away and takes it back for that one bit, 100 ns.
+  /// The same; without `ask_negative` the caller has to call look_for_negative() before it relies
+  /// on look.negative: torch gives the GIL away and takes it back for that one bit, 100 ns.
   void look(PyObject* object, TensorLook& look, bool ask_negative);
   void look_for_negative(PyObject* object, TensorLook& look);
 

@@ -8,8 +8,8 @@
 
 namespace assay::cli {
 
-/// Invariant: the shares in use never exceed the limit together. A share larger than the limit counts as the limit, so
-/// that its owner works alone.
+/// Invariant: the shares in use never exceed the limit together. A share larger than the limit
+/// counts as the limit, so that its owner works alone.
 class ByteBudget {
  public:
   explicit ByteBudget(uint64_t limit_bytes) : limit_(limit_bytes) {}

@@ -69,7 +69,7 @@ void sort_by_time(std::vector<DumpFile>* files) {
   });
 }
 
-// ---- one overflow ----------------------------------------------------------------------------------------------------
+// ---- one overflow -------------------------------------------------------------------------------
 
 std::string_view core_name(formats::OverflowCore core, bool is_old) {
   using formats::OverflowCore;
@@ -105,7 +105,8 @@ std::string status_text(const OverflowEntry& entry) {
   return text + "]";
 }
 
-/// "[Shape: (2, 3)] [Dtype: float32] [Max: 3] [Min: 1] [Mean: 2]": extremes and mean of all values, as NumPy gives them.
+/// "[Shape: (2, 3)] [Dtype: float32] [Max: 3] [Min: 1] [Mean: 2]": extremes and mean of all values,
+/// as NumPy gives them.
 std::string summary_of(const formats::CannTensor& tensor) {
   const Result<Tensor> values = formats::cann_tensor(tensor);
   if (!values) return "[" + values.error().message + "]";
@@ -159,7 +160,8 @@ bool is_dump_of(const OverflowEntry& entry, const DumpFile& dump) {
   return fits(entry.context_id, dump.name.context) && fits(entry.thread_id, dump.name.thread);
 }
 
-/// The earliest dump of the operator beside its debug file, else anywhere. `dumps` are in the order of their times.
+/// The earliest dump of the operator beside its debug file, else anywhere. `dumps` are in the order
+/// of their times.
 const DumpFile* find_dump(const OverflowEntry& entry, const std::string& folder,
                           const std::vector<DumpFile>& dumps) {
   const DumpFile* elsewhere = nullptr;
@@ -247,7 +249,7 @@ class ReportedOverflows {
   size_t failed_ = 0;
 };
 
-// ---- without reports -------------------------------------------------------------------------------------------------
+// ---- without reports ----------------------------------------------------------------------------
 
 struct RangeFinding {
   std::vector<std::string> operands;  // one sentence each
@@ -293,7 +295,8 @@ RangeFinding check_ranges(const DumpFile& dump, ByteBudget* budget) {
   return finding;
 }
 
-/// Dumps in which values left the range of their type. Where no input of an operator has, it is the one that caused it.
+/// Dumps in which values left the range of their type. Where no input of an operator has, it is the
+/// one that caused it.
 std::string range_text(const std::vector<DumpFile>& dumps, size_t limit, size_t* count,
                        size_t* failed) {
   std::vector<RangeFinding> findings(dumps.size());
@@ -318,7 +321,7 @@ std::string range_text(const std::vector<DumpFile>& dumps, size_t limit, size_t*
   return text;
 }
 
-// ---- the command -----------------------------------------------------------------------------------------------------
+// ---- the command --------------------------------------------------------------------------------
 
 int analyse(const std::string& in, const std::string& out, size_t limit) {
   if (!run::is_folder(in))

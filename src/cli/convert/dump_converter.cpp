@@ -54,9 +54,9 @@ std::optional<std::string> log_text(ByteSpan space) {
   return text;
 }
 
-/// Shape that one thread of a fused task worked on: attribute JSON
-/// {"input_tensor_slice": [thread [operand [{"lower": 0, "higher": 8}, ...]]]}. Nothing when it is not told, or does not
-/// fit the bytes.
+/// Shape that one thread of a fused task worked on: attribute JSON {"input_tensor_slice": [thread
+/// [operand [{"lower": 0, "higher": 8}, ...]]]}. Nothing when it is not told, or does not fit the
+/// bytes.
 std::optional<Dims> thread_shape(const CannDump& dump, uint64_t thread, bool is_input, size_t index,
                                  const CannTensor& tensor) {
   using nlohmann::json;
@@ -274,7 +274,8 @@ class DumpConverter::File {
       if (const auto shape = thread_shape(dump_, *file_name->thread, is_input, index, stored))
         described.shape = *shape;
     }
-    // A view of the stored elements; for types that have none, such as packed bits, what they unpack to.
+    // A view of the stored elements; for types that have none, such as packed bits, what they
+    // unpack to.
     const Result<TensorView> view = formats::cann_stored_view(described);
     if (view) return Tensor{*view, nullptr};
     described.original_shape.reset();

@@ -69,15 +69,15 @@ struct DumpOutcome {
   }
 };
 
-/// Safe to use from several threads. Memory: the file is mapped; tensors that change layout or type are held one at a
-/// time, all threads together within the budget.
+/// Safe to use from several threads. Memory: the file is mapped; tensors that change layout or type
+/// are held one at a time, all threads together within the budget.
 class DumpConverter {
  public:
   /// names, budget   outlive the converter
   DumpConverter(DumpConversion conversion, LongNames* names, ByteBudget* budget);
 
-  /// Writes {file}.input.0.npy ... below `folder`, which exists. Files in the way are replaced. What cannot be
-  /// converted is a problem, and the rest goes on.
+  /// Writes {file}.input.0.npy ... below `folder`, which exists. Files in the way are replaced.
+  /// What cannot be converted is a problem, and the rest goes on.
   [[nodiscard]] DumpOutcome convert(const std::string& path, const std::string& folder) const;
 
  private:
@@ -99,7 +99,8 @@ struct OpenDump {
 [[nodiscard]] std::string operand_file_stem(const std::string& dump_name, bool is_input,
                                             size_t index);
 
-/// The end of the name of a file of bare bytes: ".2_3.float32.ND.bin"; the shape of a scalar is empty.
+/// The end of the name of a file of bare bytes: ".2_3.float32.ND.bin"; the shape of a scalar is
+/// empty.
 [[nodiscard]] std::string raw_file_ending(const Dims& shape, DType dtype, std::string_view format);
 
 /// The payload of a debug file as JSON text.

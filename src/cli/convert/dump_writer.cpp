@@ -12,7 +12,8 @@ namespace {
 
 constexpr int32_t kNd = 2;
 
-/// The operand's description; its bytes are borrowed from the view, or from `copies` where the view has gaps.
+/// The operand's description; its bytes are borrowed from the view, or from `copies` where the view
+/// has gaps.
 Result<formats::CannTensor> describe(const TensorView& view,
                                      std::list<std::vector<std::byte>>* copies) {
   const auto number = formats::cann_from_dtype(view.dtype);

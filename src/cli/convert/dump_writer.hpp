@@ -18,7 +18,8 @@ struct DumpContent {
 
 /// Writes the file whole or not at all; strided and lazily negated tensors as the values they show.
 ///
-/// errors    Unsupported: the format has no number for the dtype | NoSpace | Permission | NotFound | Io
+/// errors    Unsupported: the format has no number for the dtype | NoSpace | Permission | NotFound
+///           | Io
 [[nodiscard]] Status write_dump_file(const std::string& path, const DumpContent& content,
                                      unsigned mode = 0666);
 

@@ -16,12 +16,13 @@ namespace assay::cli {
 [[nodiscard]] std::optional<std::string> format_script(const std::string& folder, int32_t from,
                                                        int32_t to);
 
-/// Runs the script in a Python process of its own, which needs NumPy. The interpreter is $ASSAY_PYTHON, else python3
-/// on PATH. `array` is one-dimensional, in the stored order and in a type that NumPy has; shapes are lists; `shape_to`
-/// is the shape asked for, else that of the framework. Weights with groups bring them as a fourth argument.
+/// Runs the script in a Python process of its own, which needs NumPy. The interpreter is
+/// $ASSAY_PYTHON, else python3 on PATH. `array` is one-dimensional, in the stored order and in a
+/// type that NumPy has; shapes are lists; `shape_to` is the shape asked for, else that of the
+/// framework. Weights with groups bring them as a fourth argument.
 ///
-/// errors    Invalid: the script failed, or its result is no array (what it said is on stderr) | NotFound: no Python |
-///           Io, NoSpace: the temporary files
+/// errors    Invalid: the script failed, or its result is no array (what it said is on stderr) |
+///           NotFound: no Python | Io, NoSpace: the temporary files
 [[nodiscard]] Result<Tensor> run_format_script(const std::string& script,
                                                const formats::CannTensor& tensor,
                                                const Layout& layout);

@@ -238,8 +238,8 @@ class Writer {
     return file;
   }
 
-  /// The call of the module around this one: that of an operator's module, of modules the longest other path that begins
-  /// its path.
+  /// The call of the module around this one: that of an operator's module, of modules the longest
+  /// other path that begins its path.
   static ordered_json parent_of(const Call& call,
                                 const std::map<std::string, std::string>& by_path) {
     if (const auto found = by_path.find(call.inside); found != by_path.end()) return found->second;

@@ -12,8 +12,8 @@
 namespace assay::cli {
 namespace {
 
-/// The values, or the parts of complex ones, as `part` in a tensor of `dtype`; several of an element along the last
-/// dimension.
+/// The values, or the parts of complex ones, as `part` in a tensor of `dtype`; several of an
+/// element along the last dimension.
 Result<Tensor> spread_values(const TensorView& view, DType part, DType dtype) {
   const int per_element = values_per_element(view.dtype);
   Dims shape = view.shape;

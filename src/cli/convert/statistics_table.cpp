@@ -109,7 +109,7 @@ FileRows compute_rows(const std::string& path, ByteBudget* budget) {
   return out;
 }
 
-// ---- the table -------------------------------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------
 
 std::string number_text(const std::optional<uint64_t>& value) {
   return value ? std::to_string(*value) : std::string();

@@ -14,8 +14,9 @@ struct StatisticsTable {
   std::vector<std::string> problems;  // files and operands without statistics: one sentence each
 };
 
-/// Takes the rows of the statistics files below `path`, and computes those of dump files that have none beside them.
-/// Rows are in the order of the dumps' times. A column of values that no row has is left out.
+/// Takes the rows of the statistics files below `path`, and computes those of dump files that have
+/// none beside them. Rows are in the order of the dumps' times. A column of values that no row has
+/// is left out.
 ///
 /// errors    NotFound | Permission | Usage: holds neither kind of file
 [[nodiscard]] Result<StatisticsTable> merge_statistics(const std::string& path);

@@ -55,8 +55,8 @@ Error no_way(int32_t from, int32_t to) {
               formats::cann_format_name(to)};
 }
 
-/// Shapes that the tensor can have in `axes`, the likeliest first. The header does not say the order of the framework's
-/// shape. Without one the last tile counts as full.
+/// Shapes that the tensor can have in `axes`, the likeliest first. The header does not say the
+/// order of the framework's shape. Without one the last tile counts as full.
 std::vector<Dims> plain_shapes(const CannTensor& tensor, const Layout& layout,
                                std::string_view stored, std::string_view axes) {
   std::vector<Dims> shapes;

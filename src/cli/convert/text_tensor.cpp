@@ -122,7 +122,8 @@ bool append_complex(std::string_view word, std::vector<std::byte>* out) {
   return true;
 }
 
-/// How the words of a type are read, and as which type: halves are read as float32, which holds them exactly.
+/// How the words of a type are read, and as which type: halves are read as float32, which holds
+/// them exactly.
 struct Reading {
   Append append;
   DType read_as;

@@ -42,7 +42,7 @@ int refuse(ConvertCode code, const std::string& sentence, std::string_view hint 
   return status(code);
 }
 
-// ---- the files -------------------------------------------------------------------------------------------------------
+// ---- the files ----------------------------------------------------------------------------------
 
 /// A file to convert, and the folder below OUT that its results go to.
 struct Source {
@@ -159,7 +159,7 @@ Result<std::vector<Source>> sources_of(const std::string& argument, bool* is_sin
   return sources;
 }
 
-// ---- convert -d ------------------------------------------------------------------------------------------------------
+// ---- convert -d ---------------------------------------------------------------------------------
 
 /// The options, as they are given.
 struct DumpsRequest {
@@ -168,7 +168,8 @@ struct DumpsRequest {
   DumpTarget target = DumpTarget::Npy;
   std::string version;
   std::optional<std::string> format;
-  // Without a format they mean nothing: what is wrong with them has the original's status, not that of wrong usage.
+  // Without a format they mean nothing: what is wrong with them has the original's status, not that
+  // of wrong usage.
   std::optional<std::string> shape;
   std::optional<std::string> output_index;
   std::optional<std::string> input_index;
@@ -263,7 +264,7 @@ int convert_dumps(const DumpsRequest& request) {
       });
 }
 
-// ---- convert -target -------------------------------------------------------------------------------------------------
+// ---- convert -target ----------------------------------------------------------------------------
 
 struct OlderRequest {
   bool to_numpy = false;
@@ -276,8 +277,9 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// How a file is named after conversion: {name}.{output}.{time}.npy and {name}.{output}.{time}.pb for caffe and tf (.quant
-/// for quant), {type}.{name}.{task}.{time}.{output}.npy and {type}.{name}.{task}.{time} for offline.
+/// How a file is named after conversion: {name}.{output}.{time}.npy and {name}.{output}.{time}.pb
+/// for caffe and tf (.quant for quant), {type}.{name}.{task}.{time}.{output}.npy and
+/// {type}.{name}.{task}.{time} for offline.
 Result<std::string> older_stem(const std::string& file, bool to_numpy, const std::string& type) {
   std::vector<std::string_view> parts = split(file, '.');
   const auto joined = [&](size_t count) {

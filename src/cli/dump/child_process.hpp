@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the user's program as if nobody stood in between: same terminal, same signals, its exit status.
+// Runs the user's program as if nobody stood in between: same terminal, same signals, its exit
+// status.
 #pragma once
 #include <sys/types.h>
 
@@ -21,9 +22,10 @@ struct ChildEnd {
   int signal = 0;       // that ended it, 0 for none
 };
 
-/// Starts command[0], searched on PATH, with our stdin, stdout and stderr, and waits for its end. SIGINT, SIGTERM,
-/// SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 that somebody sends to us meanwhile are passed on; those of the terminal
-/// reach the program by themselves. Our own handlers and signal mask are as before afterwards.
+/// Starts command[0], searched on PATH, with our stdin, stdout and stderr, and waits for its end.
+/// SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 that somebody sends to us meanwhile are
+/// passed on; those of the terminal reach the program by themselves. Our own handlers and signal
+/// mask are as before afterwards.
 ///
 /// errors   NotFound | Permission | Io: the program was not started
 [[nodiscard]] Result<ChildEnd> run_program(const std::vector<std::string>& command,

@@ -66,8 +66,8 @@ std::vector<std::string> lines_of(const std::string& path) {
 /// Says what this run added to the result files; returns the number of findings.
 size_t report_findings(const std::string& folder, const std::map<std::string, int64_t>& before,
                        const Voice& voice) {
-  constexpr size_t kShown =
-      5;  // of each process: what follows an overflow is mostly its consequence
+  // of each process: what follows an overflow is mostly its consequence
+  constexpr size_t kShown = 5;
   size_t count = 0;
   for (const auto& [path, written] : result_files(folder)) {
     const auto old = before.find(path);

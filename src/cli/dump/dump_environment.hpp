@@ -17,8 +17,8 @@ struct DumpLibraries {
   std::string ggml_probe = {};  // the probe library of ggml schedulers; empty: none is preloaded
 };
 
-/// Every variable that is set or removed. Variables of an earlier run that this request does not ask for are removed, so
-/// that they cannot survive into it.
+/// Every variable that is set or removed. Variables of an earlier run that this request does not
+/// ask for are removed, so that they cannot survive into it.
 /// preload, python_path   values of LD_PRELOAD and PYTHONPATH now, kept behind ours
 [[nodiscard]] std::vector<EnvironmentChange> dump_environment(const DumpRequest& request,
                                                               const DumpPlaces& places,

@@ -122,8 +122,8 @@ std::string launcher_identity() {
   return parent + "_" + (fields.size() > kStartTime ? std::string(fields[kStartTime]) : "0");
 }
 
-/// The ranks of one launch each run their own command; all must write below one root. The first to come decides,
-/// through a file beside the dump that is named after the common parent process.
+/// The ranks of one launch each run their own command; all must write below one root. The first to
+/// come decides, through a file beside the dump that is named after the common parent process.
 std::string agreed_timestamp(const std::string& output, const std::string& mine) {
   const std::string path = output + "/.assay_launch_" + launcher_identity();
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);

@@ -13,21 +13,23 @@ inline constexpr uint64_t kLeastFreeBytes = 2147483648;  // as the original: 2 G
 
 struct DumpPlaces {
   std::string output;  // absolute, resolved, without trailing slash
-  std::string
-      dump_name;  // "msit_dump_20260105_100000", "ait_dump": the ATB dump root below `output`
+  // "msit_dump_20260105_100000", "ait_dump": the ATB dump root below `output`
+  std::string dump_name;
   std::string timestamp;    // "20260105_100000"; empty under the name ait
   std::string config_path;  // absolute; empty without one
   std::string scratch;  // `output`/<our pid>: lists that post-processing reads; removed at the end
 };
 
-/// Resolves and checks the folder and the configuration file, and chooses a dump root that no other run has.
+/// Resolves and checks the folder and the configuration file, and chooses a dump root that no other
+/// run has.
 ///
-/// errors   Usage never; NotFound | Permission | NoSpace | Invalid | Io with the path and a sentence
+/// errors   Usage never; NotFound | Permission | NoSpace | Invalid | Io with the path and a
+///          sentence
 /// source   Ascend/msit: msit_llm/dump/initial.py, components/utils/file_open_check.py
 [[nodiscard]] Result<DumpPlaces> choose_places(const DumpRequest& request);
 
-/// The path checks of the original: exists, is of the kind, not a link, ours, not writable by others, and without `any_name`
-/// of plain characters.
+/// The path checks of the original: exists, is of the kind, not a link, ours, not writable by
+/// others, and without `any_name` of plain characters.
 enum class PathUse : uint8_t { WriteFolder, ReadFile };
 [[nodiscard]] Status check_path(const std::string& path, PathUse use, bool any_name = false);
 

@@ -20,8 +20,8 @@ bool is_digits(std::string_view text) {
 constexpr int64_t kLargestRun = INT32_MAX;    // what the probes can count
 constexpr int64_t kLargestSeed = UINT32_MAX;  // PYTHONHASHSEED takes no other
 
-/// "2, 3_1" as the original's documents write it: without blanks at the commas and at the ends. A blank elsewhere stays,
-/// and is refused: "1 2" is not 12.
+/// "2, 3_1" as the original's documents write it: without blanks at the commas and at the ends. A
+/// blank elsewhere stays, and is refused: "1 2" is not 12.
 std::string without_blanks(std::string_view text) {
   std::string out;
   for (const std::string_view part : split(text, ',')) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user asks of `assay dump`, `msit llm dump` and `ait llm dump`: one grammar, checked values.
-// docs/commands/dump.md
+// What a user asks of `assay dump`, `msit llm dump` and `ait llm dump`: one grammar, checked
+// values. docs/commands/dump.md
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -18,8 +18,8 @@ struct DumpRequest {
   std::string exec;                  // --exec, as given
   std::vector<std::string> command;  // program and arguments; empty: nothing to do
   std::vector<std::pair<std::string, std::string>> assignments;  // in front of it, in --exec
-  std::vector<std::string>
-      types;  // complete: `onnx` has brought `model` and `op`, `stats` brought `tensor`
+  // complete: `onnx` has brought `model` and `op`, `stats` brought `tensor`
+  std::vector<std::string> types;
   bool statistics = false;  // --statistics
   bool description_only = false;
   std::string ids;            // "2,3_1" without blanks; empty: all
@@ -72,7 +72,8 @@ void add_program_row(Command& command, std::string_view help, std::string& exec)
 /// errors   Invalid: as split_command()
 [[nodiscard]] Status read_program(const ParsedArguments& parsed, DumpRequest* request);
 
-/// Splits a command as a POSIX shell would split words: blanks separate, quotes keep together; nothing is expanded.
+/// Splits a command as a POSIX shell would split words: blanks separate, quotes keep together;
+/// nothing is expanded.
 /// errors   Invalid: an unclosed quote, or a character outside quotes that only a shell understands
 [[nodiscard]] Result<std::vector<std::string>> split_command(std::string_view command);
 

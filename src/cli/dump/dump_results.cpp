@@ -145,8 +145,8 @@ void merge_statistics(bool as_text, const DumpRun& run, DumpResults* results) {
   }
 }
 
-/// What a probe other than ours (--probe-library) left: no summary tells of it, its files do. They lie in folders of the
-/// root; beside these are our own.
+/// What a probe other than ours (--probe-library) left: no summary tells of it, its files do. They
+/// lie in folders of the root; beside these are our own.
 void count_files_without_summary(const DumpRun& run, DumpResults* results) {
   if (!results->processes.empty()) return;
   std::error_code error;
@@ -221,7 +221,8 @@ void add_loss_warnings(const DumpRun& run, DumpResults* results) {
       results->warnings.push_back(who + "an error left its dump incomplete; " + summary +
                                   " has it");
     for (const std::string& note : process.notes) {
-      // Said where nothing was captured, see operations_that_ran(); and with the losses, the first one by the probe itself.
+      // Said where nothing was captured, see operations_that_ran(); and with the losses, the first
+      // one by the probe itself.
       const bool is_said = formats::parse_operations_note(note) ||
                            (formats::is_skipped_tensor_note(note) && !losses.empty());
       if (!is_said) results->warnings.push_back(who + note);
@@ -233,7 +234,8 @@ uint64_t tensors_stored(const formats::ProbeSummary& process) {
   return process.counters.tensors_written + process.counters.tensors_linked;
 }
 
-/// Why nothing of ours can be in the program's process, from its file alone; empty when nothing speaks against it.
+/// Why nothing of ours can be in the program's process, from its file alone; empty when nothing
+/// speaks against it.
 std::string why_not_loaded(const DumpRequest& request, const DumpRun& run) {
   if (std::string hidden = hidden_from_probes(request); !hidden.empty()) return hidden;
   const Result<MappedFile> file = MappedFile::open(run.program_file);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// After the program's end: what its probes say they did, tables and graphs made of what they left, the manifest.
+// After the program's end: what its probes say they did, tables and graphs made of what they left,
+// the manifest.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -26,9 +27,9 @@ struct DumpResults {
   [[nodiscard]] bool captured_anything() const;
 };
 
-/// Reads the summaries (those of dead processes from their status pages), merges the host statistics, converts the
-/// reported topologies, writes manifest.json, removes the scratch folder. A failed part becomes a warning; the others
-/// still happen.
+/// Reads the summaries (those of dead processes from their status pages), merges the host
+/// statistics, converts the reported topologies, writes manifest.json, removes the scratch folder.
+/// A failed part becomes a warning; the others still happen.
 [[nodiscard]] DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places,
                                       const DumpRun& run);
 

@@ -20,8 +20,9 @@ struct ElfProgram {
 /// What the dynamic symbols of a library say about ATB's probe interface.
 struct ProbeSymbols {
   bool any = false;  // a symbol of class atb::Probe
-  bool cxx11 =
-      false;  // one of them passes strings of libstdc++'s newer ABI; the original looked for it with nm and grep
+  // one of them passes strings of libstdc++'s newer ABI; the original looked for it with nm and
+  // grep
+  bool cxx11 = false;
 };
 
 /// errors   those above; Invalid: no dynamic symbol table

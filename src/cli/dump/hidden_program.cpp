@@ -19,7 +19,8 @@ bool is_python(std::string_view word) {
                      [](unsigned char c) { return std::isdigit(c) != 0 || c == '.' || c == 't'; });
 }
 
-/// Switches that take our start-up file away: -I (isolated), -E (no PYTHON variables), -S (no site), alone or among others ("-sIu").
+/// Switches that take our start-up file away: -I (isolated), -E (no PYTHON variables), -S (no
+/// site), alone or among others ("-sIu").
 std::string hiding_switch(const std::vector<std::string>& words, size_t first) {
   for (size_t i = first; i < words.size(); ++i) {
     const std::string& word = words[i];

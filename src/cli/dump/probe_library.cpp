@@ -38,7 +38,8 @@ Result<ProbeLibrary> preloadable(const std::string& path, bool ours) {
   return ProbeLibrary{path, ours};
 }
 
-/// A library that the loader would refuse, or that interposes nothing, is told apart before the program starts.
+/// A library that the loader would refuse, or that interposes nothing, is told apart before the
+/// program starts.
 Status check_is_probe(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   ASSAY_TRY(const ElfProgram program, in_file(path, read_elf_program(file.bytes())));

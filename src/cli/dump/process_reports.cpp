@@ -107,7 +107,8 @@ bool somebody_goes_on(const ProcessReports& reports) {
 
 // ---- runs that nobody has reported ----
 
-/// The manifest of a rank's folder, or of the run that it is the first rank of; null when there is none.
+/// The manifest of a rank's folder, or of the run that it is the first rank of; null when there is
+/// none.
 ordered_json manifest_of(const std::string& output, const std::string& rank) {
   for (const std::string& path :
        {output + "/" + rank + "/manifest.json", output + "/manifest.json"}) {
@@ -196,7 +197,8 @@ void count_unfinished(ProcessReports* reports) {
   }
 }
 
-/// What became of a process that has not said its last word, with what may be missing of its capture.
+/// What became of a process that has not said its last word, with what may be missing of its
+/// capture.
 template <typename Report>
 void tell_the_end(Report* report, const char* nothing_yet, const DumpRun& run,
                   std::vector<std::string>* warnings) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the PyTorch and ggml sides of each process say they captured. A process that could not say it at its end (a
-// signal, _exit) has left a first report, or at least its run: that is read instead.
+// What the PyTorch and ggml sides of each process say they captured. A process that could not say
+// it at its end (a signal, _exit) has left a first report, or at least its run: that is read
+// instead.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -19,7 +20,8 @@ struct DumpRun {
   ChildEnd end;
   std::string program_file;             // what was executed; empty when unknown
   const ProcessWatch* watch = nullptr;  // how the processes below the program ended
-  /// Files of earlier runs in the dump root, and when each was last written, in nanoseconds since 1970.
+  /// Files of earlier runs in the dump root, and when each was last written, in nanoseconds since
+  /// 1970.
   std::map<std::string, int64_t> earlier = {};
 
   /// Whether a file is as an earlier run left it.
@@ -68,15 +70,16 @@ struct GgmlReport {
 struct ProcessReports {
   std::vector<TorchReport> torch;  // by file name
   std::vector<GgmlReport> ggml;    // by file name
-  std::vector<std::string>
-      warnings;  // how processes ended that could not say it, and reports that cannot be read
+  // how processes ended that could not say it, and reports that cannot be read
+  std::vector<std::string> warnings;
 };
 
-/// Reads the reports in the scratch folder and the runs in the output folder that none of them names. Waits a moment for
-/// processes that are about to end.
+/// Reads the reports in the scratch folder and the runs in the output folder that none of them
+/// names. Waits a moment for processes that are about to end.
 [[nodiscard]] ProcessReports read_reports(const DumpPlaces& places, const DumpRun& run);
 
-/// The process whose capture of a rank's folder says that it has not ended; 0 when it has, or cannot be read.
+/// The process whose capture of a rank's folder says that it has not ended; 0 when it has, or
+/// cannot be read.
 [[nodiscard]] int64_t unfinished_writer(const std::string& output, const std::string& rank);
 
 /// Names in a folder, sorted; empty when it cannot be read.

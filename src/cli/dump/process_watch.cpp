@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel interface: linux/pidfd.h of 6.15 (PIDFD_GET_INFO, PIDFD_INFO_EXIT), spelled out here for older headers.
+// Kernel interface: linux/pidfd.h of 6.15 (PIDFD_GET_INFO, PIDFD_INFO_EXIT), spelled out here for
+// older headers.
 #include "cli/dump/process_watch.hpp"
 
 #include <fcntl.h>
@@ -58,7 +59,8 @@ std::vector<std::string> stat_fields(pid_t pid) {
   return fields;
 }
 
-/// The wait status of an ended process: of one that its parent has asked about from its pidfd, of a zombie from /proc.
+/// The wait status of an ended process: of one that its parent has asked about from its pidfd, of a
+/// zombie from /proc.
 std::optional<int> wait_status(pid_t pid, int handle) {
   PidfdInfo info{};
   info.mask = kInfoExit;

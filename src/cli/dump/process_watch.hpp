@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How processes ended that are not our children: those that leave a report in a folder are held by pidfd from then on.
-// A kernel before 6.15 does not tell; such an end is unknown.
+// How processes ended that are not our children: those that leave a report in a folder are held by
+// pidfd from then on. A kernel before 6.15 does not tell; such an end is unknown.
 #pragma once
 #include <sys/types.h>
 
@@ -12,7 +12,8 @@
 
 namespace assay::cli {
 
-/// How a process ended, as a person says it: "ended with status 3", "was ended by signal 9 (Killed)".
+/// How a process ended, as a person says it: "ended with status 3", "was ended by signal 9
+/// (Killed)".
 [[nodiscard]] std::string end_text(int exit_status, int signal);
 
 /// Runs on, and has not ended to be waited for only.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a command speaks: under the old names as the original's log, under ours in plain lines on stderr.
+// How a command speaks: under the old names as the original's log, under ours in plain lines on
+// stderr.
 #pragma once
 #include <string>
 #include <string_view>

@@ -28,7 +28,8 @@ struct ToolCall {
 
 /// "20250301151505" in a zone that is `hours_east` of UTC.
 [[nodiscard]] std::string time_stamp(int hours_east, std::time_t when);
-/// The stamp of a file that the original stamped in China's time, and does under its names; ours are in UTC.
+/// The stamp of a file that the original stamped in China's time, and does under its names; ours
+/// are in UTC.
 [[nodiscard]] std::string report_stamp(const ToolCall& call, std::time_t when);
 
 /// Python's repr() of a path in a log line: in single quotes.

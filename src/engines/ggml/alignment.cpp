@@ -34,7 +34,8 @@ using run::TensorRecord;
 
 constexpr std::string_view kRotated = "::aten.add.Tensor.";  // x cos + rotated(x) sin
 constexpr std::string_view kCached = "::aten.cat.default.";  // what was cached, and the new
-// Experts of a layer in one parameter: rows are sorted by their expert, then multiplied group by group.
+// Experts of a layer in one parameter: rows are sorted by their expert, then multiplied group by
+// group.
 constexpr std::string_view kSorted = "::aten.sort.default.0";
 constexpr std::string_view kGateUp = "::aten._grouped_mm.default.0";
 constexpr std::string_view kDown = "::aten._grouped_mm.default.1";
@@ -347,7 +348,8 @@ class HfSide {
     if (operation == kDown && !input) experts.down = index;
   }
 
-  /// Of attention's sums the first two of equal heads are queries and keys behind the rotary embedding.
+  /// Of attention's sums the first two of equal heads are queries and keys behind the rotary
+  /// embedding.
   bool add_rotated(const std::string& module, const std::vector<size_t>& sums) {
     if (sums.size() < 2 || !module.ends_with("self_attn")) return false;
     const Dims& query = *run_.records[sums[0]].shape;
@@ -359,7 +361,8 @@ class HfSide {
     return true;
   }
 
-  /// The last two of a layer's concatenations that have the keys' heads: those before turn halves of a head.
+  /// The last two of a layer's concatenations that have the keys' heads: those before turn halves
+  /// of a head.
   void add_cached(const std::string& module, const Dims& key, std::vector<size_t> joined) {
     std::erase_if(joined, [&](size_t record) {
       const Dims& shape = *run_.records[record].shape;
@@ -405,7 +408,8 @@ class Aligner {
   }
 
  private:
-  /// Each step of Hugging Face takes the next graphs whose tokens, one graph after the other, are its own.
+  /// Each step of Hugging Face takes the next graphs whose tokens, one graph after the other, are
+  /// its own.
   void find_spans() {
     const std::vector<StepTokens> wanted = hf_.tokens();
     const std::vector<StepTokens> graphs = ggml_.tokens();
@@ -608,7 +612,8 @@ class Aligner {
       out_.hf_alone.emplace_back(place.record, std::move(why));
   }
 
-  /// What attention reads of the cache, where the capture copied it: the cells of the tokens so far.
+  /// What attention reads of the cache, where the capture copied it: the cells of the tokens so
+  /// far.
   void add_cache(const HfPlace& place, size_t span) {
     if (!out_.spans[span].token_of.empty()) return;  // cells of several sequences
     const bool keys = place.tensor.place == ModulePlace::CachedKeys;
@@ -647,8 +652,9 @@ class Aligner {
     out_.pairs.push_back(std::move(pair));
   }
 
-  /// What experts make of the tokens that chose them: Hugging Face sorts by expert, ggml by token. Where the engines
-  /// chose other experts for a token, the rows of those that both chose are compared.
+  /// What experts make of the tokens that chose them: Hugging Face sorts by expert, ggml by token.
+  /// Where the engines chose other experts for a token, the rows of those that both chose are
+  /// compared.
   void add_experts(const HfPlace& place, size_t span) {
     const TensorRecord& record = hf_run_.records[place.record];
     const auto rows = hf_.expert_rows(record.step, place.tensor.module);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run of a ggml program holds the tensors of a Hugging Face run: which graphs computed which tokens, which node
+// Where a run of a ggml program holds the tensors of a Hugging Face run: which graphs computed
+// which tokens, which node
 // is which module, and in what order rows and channels stand.   docs/design/ggml-pairs.md
 #pragma once
 #include <cstdint>
@@ -31,8 +32,9 @@ struct TokenSpan {
   std::vector<int64_t> ggml_steps = {};  // graphs, in order; several for a prompt that was cut
   int64_t tokens = 0;                    // 0: not known
   int64_t sequences = 1;                 // of the step
-  /// Several sequences in one graph: of each token of the graphs, one graph after the other, which of the step's it is
-  /// (of a batch one sequence after the other), -1 for none; empty: they are the step's, in order.
+  /// Several sequences in one graph: of each token of the graphs, one graph after the other, which
+  /// of the step's it is (of a batch one sequence after the other), -1 for none; empty: they are
+  /// the step's, in order.
   std::vector<int64_t> token_of = {};
 };
 
@@ -71,11 +73,13 @@ struct Alignment {
   /// Tensors of modules that no node holds, with the reason.
   std::vector<std::pair<size_t, std::string>> hf_alone;
   std::vector<std::string> notes;  // one sentence each
-  /// Tokens of Hugging Face, among several sequences, that no graph computed, with their places; empty: none.
+  /// Tokens of Hugging Face, among several sequences, that no graph computed, with their places;
+  /// empty: none.
   std::string missing;
 };
 
-/// steps   (Hugging Face, ggml) that the user says belong together; empty: by position and id of their tokens
+/// steps   (Hugging Face, ggml) that the user says belong together; empty: by position and id of
+///         their tokens
 /// errors  Usage: no tokens in common
 [[nodiscard]] Result<Alignment> align(const run::Run& hf, const run::Run& ggml,
                                       const std::vector<std::pair<int64_t, int64_t>>& steps = {});

@@ -147,7 +147,8 @@ TEST(AlignGgml, TakesAPromptInPiecesForOneStepAndLeavesOutTheWarmUp) {
   EXPECT_EQ(alignment.spans[0].ggml_steps, (Integers{1, 2}));
   EXPECT_EQ(alignment.spans[1].ggml_steps, (Integers{3}));
   ASSERT_EQ(alignment.pairs.size(), 2U);
-  // Rows of two channels: three of the first graph, then two of the second, which count from 0 again.
+  // Rows of two channels: three of the first graph, then two of the second, which count from 0
+  // again.
   EXPECT_EQ(runs.ggml_values(alignment.pairs[0]), (Values{0, 1, 2, 3, 4, 5, 0, 1, 2, 3}));
   EXPECT_EQ(alignment.notes.size(), 3U);
 }

@@ -89,8 +89,8 @@ TEST(ConversionNoise, OfOneExpertIsThatOfItsMatrixAlone) {
   const Tensor zero = reference::to_tensor(reference::Wide(Dims{6, 64}, 0.0));
   Tensor noisy = zero;
   ASSERT_TRUE(add_conversion_noise(engine, stored_as({{"q8_0", 0}}), *product, &noisy));
-  // A step of x is 1/127, its error of variance 1/127^2 / 12, in a sum of 256 products with numbers of variance 0.01 / 2:
-  // 0.0026, give or take what is random in it.
+  // A step of x is 1/127, its error of variance 1/127^2 / 12, in a sum of 256 products with numbers
+  // of variance 0.01 / 2: 0.0026, give or take what is random in it.
   const double expected = std::sqrt(256 * 0.01 / 2 / 12) / 127;
   EXPECT_THAT(moved(noisy, zero, 0, 2 * 64).rms, DoubleNear(expected, 0.25 * expected));
   EXPECT_THAT(moved(noisy, zero, 2 * 64, 4 * 64).rms, DoubleNear(10 * expected, 2.5 * expected));
@@ -152,7 +152,8 @@ TEST(AttentionNoise, IsTheStepOfEachBlock) {
     EXPECT_LE(moved(x, noisy, row * 64, 32).most, 0.5 / 127);
     EXPECT_LE(moved(x, noisy, row * 64 + 32, 32).most, 5.0 / 127);
   }
-  // A uniform number of width w deviates by w / sqrt(12); both blocks, squares of which the first's are 1 %.
+  // A uniform number of width w deviates by w / sqrt(12); both blocks, squares of which the first's
+  // are 1 %.
   EXPECT_THAT(moved(x, noisy, 0, 4096).rms, DoubleNear(10.0 / 127 / std::sqrt(24.0), 0.0008));
   EXPECT_EQ(values_of(*with_attention_noise({.blocks = "q8_0"}, x, 3)), values_of(noisy));
   EXPECT_NE(values_of(*with_attention_noise({.blocks = "q8_0"}, x, 4)), values_of(noisy));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of a ggml program as the modules of the Hugging Face run that it is compared with, so that the golden program can be
+// A run of a ggml program as the modules of the Hugging Face run that it is compared with, so that
+// the golden program can be
 // replayed on its values.   docs/localisation.md, "Across engines"
 #pragma once
 #include <map>
@@ -20,8 +21,8 @@ class Modules final : public locate::EngineModules {
   /// hf     captured with operators
   Modules(const run::Run& hf, const run::Run& ggml, const Alignment& alignment);
 
-  /// Rows that ggml did not compute (of the last layer only those with wanted logits) are those of golden: no module mixes
-  /// rows behind the attention of the last layer.
+  /// Rows that ggml did not compute (of the last layer only those with wanted logits) are those of
+  /// golden: no module mixes rows behind the attention of the last layer.
   [[nodiscard]] const run::Run& run() const override { return *run_; }
   void describe(locate::Program* mine) const override;
   /// Queries and keys behind the rotary embedding.

@@ -23,9 +23,10 @@ struct NodeRow {
 
 using enum ModulePlace;
 
-// Llama 0.5 and 0.6 (ggml 0.25 and 0.26); names of older engines stand below the newer ones. In parentheses: a node without
-// a name, called by its nearest source that has one (Qwen2 leaves this product unnamed). A gate stands before its
-// activation function, and a norm behind its multiplication with the weight.
+// Llama 0.5 and 0.6 (ggml 0.25 and 0.26); names of older engines stand below the newer ones. In
+// parentheses: a node without a name, called by its nearest source that has one (Qwen2 leaves this
+// product unnamed). A gate stands before its activation function, and a norm behind its
+// multiplication with the weight.
 constexpr auto kNodes = std::to_array<NodeRow>({
     {"model.embed_tokens", Output, "embd", "get_rows"},
     {"model.layers.#.input_layernorm", Output, "attn_norm-#", "mul"},

@@ -58,13 +58,14 @@ struct CapturedNode {
 /// Nothing for what is no node of a ggml graph. The result looks into `node`.
 [[nodiscard]] std::optional<CapturedNode> parse_node(std::string_view node);
 
-/// Nodes with the module's tensor, the likeliest first: with a bias the projection's result is an `add`, without one the
-/// `mul_mat`, and engines differ in names.
+/// Nodes with the module's tensor, the likeliest first: with a bias the projection's result is an
+/// `add`, without one the `mul_mat`, and engines differ in names.
 /// layer_count   layers of the model, for `requested_rows`; 0 when not known
 [[nodiscard]] std::vector<GraphNode> nodes_of(const ModuleTensor& tensor,
                                               std::int64_t layer_count = 0);
 
-/// The modules whose tensor the node is; a sum may be two modules' output. Names begin at `model.` or `lm_head`.
+/// The modules whose tensor the node is; a sum may be two modules' output. Names begin at `model.`
+/// or `lm_head`.
 /// name   as the graph has it, without ` (view)` and the like
 [[nodiscard]] std::vector<ModuleTensor> module_tensors_of(std::string_view name,
                                                           std::string_view op);

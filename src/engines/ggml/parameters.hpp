@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings across engines in the words of both: the module of Hugging Face and the node of the ggml graph.
+// Findings across engines in the words of both: the module of Hugging Face and the node of the ggml
+// graph.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,8 +16,9 @@ class Parameters {
   Parameters(const locate::Program& golden, const locate::Program& mine, const Modules& modules)
       : golden_(golden), mine_(mine), modules_(modules) {}
 
-  /// Names the node and its place in the graph's order, and the parameter that differs where one explains a gap: epsilon,
-  /// scale of attention, base, scale and divisors of the rotary embedding, how many experts a token uses.
+  /// Names the node and its place in the graph's order, and the parameter that differs where one
+  /// explains a gap: epsilon, scale of attention, base, scale and divisors of the rotary embedding,
+  /// how many experts a token uses.
   void complete(locate::Finding* finding) const;
 
  private:

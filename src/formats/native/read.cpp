@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readers of manifests and of what the headers of step files begin with. Lines are read into run's records: run/records_line.
+// Readers of manifests and of what the headers of step files begin with. Lines are read into run's
+// records: run/records_line.
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
@@ -17,7 +18,8 @@ using formats::objects_of;
 using formats::text_of;
 using Json = nlohmann::json;
 
-/// Its last key is the digest of what stands before it; manifests of earlier versions have neither that nor an id.
+/// Its last key is the digest of what stands before it; manifests of earlier versions have neither
+/// that nor an id.
 bool is_as_written(const Json& manifest, std::string_view text, const Manifest& said) {
   const std::string seal = text_of(manifest, key::kSeal);
   if (seal.empty()) return said.id.empty() && said.files.empty();

@@ -35,7 +35,8 @@ void append_number(RecordText& out, const Key& key, double value) {
   out += std::string_view(digits, static_cast<size_t>(end - digits));
 }
 
-// The bits of sixteen float32, eight hexadecimal digits each: exact, and a fraction of the price of a decimal number.
+// The bits of sixteen float32, eight hexadecimal digits each: exact, and a fraction of the price of
+// a decimal number.
 void append_sketch(RecordText& out, const stats::Sketch& sketch) {
   constexpr char kDigits[] = "0123456789abcdef";
   char text[8 * stats::kSketchBuckets];
@@ -250,7 +251,8 @@ void RecordLines::add_call(const Record& record) {
   lines_ += call_text_.text();
 }
 
-// Every second tensor is one whose statistics an earlier line has: a shortest decimal number costs 60 ns, its copy nothing.
+// Every second tensor is one whose statistics an earlier line has: a shortest decimal number costs
+// 60 ns, its copy nothing.
 void RecordLines::add_statistics(size_t index) {
   const Record& record = batch_->records[index];
   const size_t begin = lines_.text().size();

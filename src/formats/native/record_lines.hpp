@@ -70,8 +70,8 @@ struct Record {
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;
   ValueIdentity value;
-  /// Name and overload of an operator: the record is one of its call number `operation_index` within call `call` of
-  /// the module `node`. nullptr: the record is the module's own.
+  /// Name and overload of an operator: the record is one of its call number `operation_index`
+  /// within call `call` of the module `node`. nullptr: the record is the module's own.
   const std::string* operation = nullptr;
   uint32_t operation_index = 0;
   /// Of operators: JSON list of the written arguments, or nullptr.
@@ -147,11 +147,12 @@ class RecordText {
   char* end_ = nullptr;
 };
 
-/// Lines of a host whose lines are the same text again and again: it leaves what has changed, and the writer's thread makes
-/// the text.
+/// Lines of a host whose lines are the same text again and again: it leaves what has changed, and
+/// the writer's thread makes the text.
 class PreparedLines {
  public:
-  /// Is told each record whose payload was stored with it, in the order of the lines; `batch` holds its sizes.
+  /// Is told each record whose payload was stored with it, in the order of the lines; `batch` holds
+  /// its sizes.
   using EntryFunction = void (*)(void* data, const RecordBatch& batch, const Record& record);
 
   virtual ~PreparedLines() = default;
@@ -162,11 +163,12 @@ class PreparedLines {
   virtual void append(uint64_t first, RecordText& out, EntryFunction entry, void* data) = 0;
 };
 
-/// The lines of records.jsonl. Remembers what neighbouring lines have in common, and statistics that lines repeat: the
-/// text is the same without, only slower.
+/// The lines of records.jsonl. Remembers what neighbouring lines have in common, and statistics
+/// that lines repeat: the text is the same without, only slower.
 class RecordLines {
  public:
-  /// Begins a text with the lines of `batch`, which must outlive the calls of append(). Numbers grow from batch to batch.
+  /// Begins a text with the lines of `batch`, which must outlive the calls of append(). Numbers
+  /// grow from batch to batch.
   void begin(const RecordBatch& batch);
   /// Appends the line of batch.records[index] with its newline; indices in order.
   void append(size_t index);

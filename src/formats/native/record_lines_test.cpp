@@ -53,8 +53,8 @@ std::string one_by_one(const RecordBatch& batch) {
 }
 
 TEST(RecordLines, RemembersNothingThatChangesTheText) {
-  // Two calls of one operator, a record of the module itself, and statistics that are shared, that only claim to be, and
-  // that differ in the sign of a zero.
+  // Two calls of one operator, a record of the module itself, and statistics that are shared, that
+  // only claim to be, and that differ in the sign of a zero.
   RecordBatch first;
   first.records = {
       tensor_record(0, 5, &kOperation, 0.5),     tensor_record(1, 5, &kOperation, 0.5, 0),
@@ -86,7 +86,8 @@ TEST(RecordLines, LeavesOutCountsOfZero) {
 }
 
 TEST(RecordLines, WriteASketchAsTheBitsOfItsFloats) {
-  // 1.5 = 3fc00000, -0.1f = bdcccccd; shared by a second line, and not by one whose sketch is another.
+  // 1.5 = 3fc00000, -0.1f = bdcccccd; shared by a second line, and not by one whose sketch is
+  // another.
   RecordBatch batch;
   batch.records = {tensor_record(0, 5, nullptr, 0.5), tensor_record(1, 5, nullptr, 0.5, 0),
                    tensor_record(2, 5, nullptr, 0.5, 0), tensor_record(3, 5, nullptr, 0.5, 0)};

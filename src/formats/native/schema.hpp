@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native layout: the names of its files and of the members of their JSON, each once, for the writers inside a host and for
-// the readers. What they mean: docs/formats/native.md
+// The native layout: the names of its files and of the members of their JSON, each once, for the
+// writers inside a host and for the readers. What they mean: docs/formats/native.md
 #pragma once
 #include <algorithm>
 #include <array>
@@ -81,7 +81,8 @@ inline constexpr Key kValueId("vid"), kStorage("storage"), kStorageOffset("stora
     kVersion("version"), kFrom("from"), kLeaf("leaf");
 // A line of kind operator.
 inline constexpr Key kModule("module"), kArguments("args"), kWrites("writes");
-// Behind the device: of a tensor of another class than torch's own, and of one whose values may stand in blocks.
+// Behind the device: of a tensor of another class than torch's own, and of one whose values may
+// stand in blocks.
 inline constexpr Key kClass("class"), kSizes("ne"), kBlock("block"), kBlockBytes("block_bytes");
 // `stats`
 inline constexpr Key kCount("count"), kNan("nan"), kPositiveInf("pos_inf"), kNegativeInf("neg_inf"),

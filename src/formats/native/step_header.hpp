@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a step file: that of a safetensors file whose tensors are found by their records, too.
+// The header of a step file: that of a safetensors file whose tensors are found by their records,
+// too.
 //   docs/formats/native.md
 #pragma once
 #include <cstdint>
@@ -34,8 +35,8 @@ class StepHeader {
   /// begin   of the record's payload, from the end of the header
   void add(const RecordBatch& batch, const Record& record, uint64_t begin);
   [[nodiscard]] uint64_t size() const { return entries_.size(); }
-  /// The metadata first, where a reader finds it without parsing; then the entries by offset, and pads in between and up to
-  /// `end`.
+  /// The metadata first, where a reader finds it without parsing; then the entries by offset, and
+  /// pads in between and up to `end`.
   [[nodiscard]] std::string text(const StepMetadata& metadata, uint64_t end);
 
  private:

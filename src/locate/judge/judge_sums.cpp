@@ -62,8 +62,8 @@ ASSAY_CLONES BlockSums sum_block(const double* values, const double* first, cons
 
 struct RowSums {
   double e = 0;  // largest sum over what one element is allowed
-  double error2 =
-      0;  // mean square of the sums of each block, added up: the energy of its elements' errors
+  // mean square of the sums of each block, added up: the energy of its elements' errors
+  double error2 = 0;
   double expected2 = 0;  // s_i^2 of its elements
   double reference2 = 0;
 };

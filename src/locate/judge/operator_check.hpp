@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `assay opcheck` judges: operations of an ATB dump, or operators of a run that has them.   docs/commands/opcheck.md
+// What `assay opcheck` judges: operations of an ATB dump, or operators of a run that has them.
+//   docs/commands/opcheck.md
 #pragma once
 #include <memory>
 #include <optional>

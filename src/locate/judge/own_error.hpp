@@ -51,8 +51,8 @@ struct CoarseGroup {
 
 struct OwnErrors {
   std::vector<OwnError> outputs;  // in the order of operators
-  std::map<DType, bool>
-      strict;  // by storage type: at least 90 % of outputs with any error have e <= 1.05
+  // by storage type: at least 90 % of outputs with any error have e <= 1.05
+  std::map<DType, bool> strict;
   std::vector<Finding> findings;  // hard, in execution order
   std::vector<CoarseGroup> coarse;
   size_t judged = 0;                       // operators that produce floats and were judged

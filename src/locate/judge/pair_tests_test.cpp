@@ -36,7 +36,7 @@ PairTests tests_of(const Fill& golden, const Fill& mine, DType mine_type = kMine
   return tests.value_or(PairTests{});
 }
 
-// ---- weights -------------------------------------------------------------------------------------
+// ---- weights ------------------------------------------------------------------------------------
 
 Fill weighted(const std::string& name, const std::vector<double>& weight) {
   return [=](TestRun* run, DType dtype) {
@@ -153,7 +153,7 @@ TEST(WeightRule, NotesWeightsThatHaveNoPartner) {
   EXPECT_THAT(tests.notes, ElementsAre("1 weights without a partner in golden: other.weight"));
 }
 
-// ---- attributes ----------------------------------------------------------------------------------
+// ---- attributes ---------------------------------------------------------------------------------
 
 Fill with_argument(const std::string& json) {
   return [json](TestRun* run, DType dtype) {
@@ -360,7 +360,7 @@ TEST(AttributeRule, ExcusesOnlyIndicesWhereAModuleWasGivenOtherIntegers) {
   EXPECT_EQ(tests.findings[0].detail, "other 0.25 against golden's 0.5");
 }
 
-// ---- constants -----------------------------------------------------------------------------------
+// ---- constants ----------------------------------------------------------------------------------
 
 Fill with_constant(DType dtype, const std::vector<double>& values) {
   return [=](TestRun* run, DType) {
@@ -397,7 +397,7 @@ TEST(ConstantRule, GivesFloatsOneRoundingAndMaskValuesNone) {
             1u);
 }
 
-// ---- topology ------------------------------------------------------------------------------------
+// ---- topology -----------------------------------------------------------------------------------
 
 Fill stream_of(const std::vector<std::string>& names) {
   return [=](TestRun* run, DType dtype) {
@@ -435,7 +435,7 @@ TEST(TopologyRule, LetsCastsAndUncapturedStepsPass) {
   EXPECT_THAT(tests_of(two_steps, stream_of({"aten.mm.default"})).findings, IsEmpty());
 }
 
-// ---- edges ---------------------------------------------------------------------------------------
+// ---- edges --------------------------------------------------------------------------------------
 
 /// k and v out of x; the consumer reads `which`. Optionally through a cast.
 Fill wired(int which, bool cast = false) {

@@ -63,7 +63,8 @@ class Distance {
   bool golden_is_coarser_;
 };
 
-/// Calls compare(index of the block) -> Worst for all blocks on all cores; the first of the worst counts.
+/// Calls compare(index of the block) -> Worst for all blocks on all cores; the first of the worst
+/// counts.
 template <typename Compare>
 Worst worst_of_blocks(int64_t element_count, const Compare& compare) {
   const auto blocks = static_cast<size_t>((element_count + kBlockElements - 1) / kBlockElements);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large the rounding errors of a correct kernel are: the table of classes.   docs/localisation.md "Own error"
+// How large the rounding errors of a correct kernel are: the table of classes.
+//   docs/localisation.md "Own error"
 #pragma once
 #include <bit>
 #include <cstdint>

@@ -43,8 +43,8 @@ class ExpertChoices {
     int64_t step = -1;
     int64_t tokens = 0;   // of the step; 0: unknown
     int64_t same = kAll;  // tokens before the first other choice
-    std::set<std::string>
-        other;  // routers that chose otherwise in earlier steps: caches carry it on from there
+    // routers that chose otherwise in earlier steps: caches carry it on from there
+    std::set<std::string> other;
     std::set<std::string> now;  // the same in this step
     Reordered reordered;
   };

@@ -73,8 +73,8 @@ struct FloorFindings {
   std::vector<std::string> notes;
   /// Every judged record of mine.
   struct Judgement {
-    double err_out =
-        NAN;  // relative L2; S: as sketches estimate it; without, what the L2 norms differ by
+    // relative L2; S: as sketches estimate it; without, what the L2 norms differ by
+    double err_out = NAN;
     double floor = NAN;  // of the same
     double ratio = 0;    // of the component that is furthest beyond its floor, over that
     bool beyond = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a value of mine is from golden's function on the run under test's values, in units of what rounding explains.
+// How far a value of mine is from golden's function on the run under test's values, in units of
+// what rounding explains.
 //   docs/localisation.md, "Cross substitution"
 #pragma once
 #include <optional>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators as a kernel of a 16- or 32-bit type computes them: the noise that a healthy run may have.
+// Operators as a kernel of a 16- or 32-bit type computes them: the noise that a healthy run may
+// have.
 //   docs/localisation.md, "Cross substitution"
 #pragma once
 #include <cstdint>

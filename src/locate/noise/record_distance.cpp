@@ -328,7 +328,8 @@ double weight_statistics_ratio(const stats::TensorStats& golden, const stats::Te
   if (converted && golden.min == golden.max) {  // one error for all elements
     mean_limit = norm_limit = kWeightHalfUlps * grid.roundoff();
   } else if (converted) {
-    // An element's error is a share of its size. sqrt(sum w^4) <= max |w| l2 bounds what few large ones do to the norm.
+    // An element's error is a share of its size. sqrt(sum w^4) <= max |w| l2 bounds what few large
+    // ones do to the norm.
     const double spread = kRoundingL2 * grid.roundoff() / std::sqrt(independent);
     const double largest = std::max(std::abs(golden.min), std::abs(golden.max)) * root / l2;
     mean_limit = std::max(mean_limit, kMeanSpreads * spread);

@@ -45,8 +45,10 @@ struct Measured {
 inline constexpr size_t kValueComponents = 5;
 
 /// Five measures of m - g, each about the relative L2 error when errors are independent and even:
-/// relative L2 = |m - g| / |g|; peak = max |m - g| sqrt(N) / |g|; row, column = the largest relative L2 of a row (the
-/// last axis; the relative L2 of all when it is shorter than 16) or a column, in |g| sqrt(1 / rows) or
+/// relative L2 = |m - g| / |g|; peak = max |m - g| sqrt(N) / |g|; row, column = the largest
+/// relative L2 of a row (the
+/// last axis; the relative L2 of all when it is shorter than 16) or a column, in |g| sqrt(1 / rows)
+/// or
 /// sqrt(1 / columns); slope = |(m - g).g| / |g|^2 sqrt(N) 0.3, what
 /// a scale adds. Over positions where both are finite; infinite where one is and the other is not.
 ///

@@ -17,7 +17,8 @@ enum class FindingKind : uint8_t {
   Constant,   // an anonymous leaf differs: position ids, masks
   Topology,   // an operator without partner
   Edge,       // an input is not the output it should be
-  Gap,  // golden's function on the run under test's values gives something else (cross substitution)
+  // golden's function on the run under test's values gives something else (cross substitution)
+  Gap,
   MeasuredFloor,   // beyond the floor of healthy runs (levels N and S)
   NanOrigin,       // NaN or infinity out of finite inputs
   Structure,       // shape or integer values differ

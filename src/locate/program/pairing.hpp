@@ -12,8 +12,8 @@ struct Pairing : pair::OperatorPairs {
   std::vector<size_t> golden_call_of;  // by module call of mine; kNone: golden has no such call
   std::vector<size_t> mine_call_of;    // by module call of golden
   pair::LeafPairs leaves;              // of parameters and buffers
-  bool same_shapes =
-      true;  // every paired module call has inputs and outputs of equal shapes: replay is possible
+  // every paired module call has inputs and outputs of equal shapes: replay is possible
+  bool same_shapes = true;
 };
 
 /// By (rank, step, module, call number); sequences of names that differ are aligned by longest
@@ -43,8 +43,8 @@ struct PairTests {
   size_t weights_compared = 0;
   size_t weights = 0;         // of mine
   size_t weights_lonely = 0;  // of them, those that golden has nothing for under any name
-  std::vector<std::string>
-      weights_missing;  // parameters that golden's operators read and mine has nothing for
+  // parameters that golden's operators read and mine has nothing for
+  std::vector<std::string> weights_missing;
   /// Of them, by the type that their file rounds to, those that golden's are within its rounding.
   std::map<std::string, size_t> rounded;
   /// Of them, those with more rows behind golden's: padded vocabularies.

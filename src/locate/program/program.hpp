@@ -45,7 +45,8 @@ struct Operator {
   /// Non-tensor arguments by schema name; tensor arguments are absent here: they are inputs, by
   /// slot.
   std::map<std::string, reference::aten::Argument, std::less<>> attributes;
-  /// The shape of list arguments: "tensors" -> 3 with slots tensors.0 ...; a None inside a list has no input.
+  /// The shape of list arguments: "tensors" -> 3 with slots tensors.0 ...; a None inside a list has
+  /// no input.
   std::map<std::string, size_t, std::less<>> list_sizes;
   std::vector<Use> inputs;   // in schema order
   std::vector<Use> outputs;  // in schema order; TensorLists are spread

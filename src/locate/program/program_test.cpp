@@ -206,7 +206,7 @@ TEST(MakeCall, TakesTheGivenOperandsAndMissesNone) {
   EXPECT_EQ(lacking.error().message, "aten.cat.default: no value for the input 'tensors.1'");
 }
 
-// ---- what was captured ---------------------------------------------------------------------------
+// ---- what was captured --------------------------------------------------------------------------
 
 TEST(CaptureLevel, FollowsFromWhatIsThere) {
   const auto level = [](const auto& fill) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the values of a program come from, also of those that no operator returned: a tensor whose
 // storage was
-// written through another view has the bytes that the writers left.   docs/formats/native.md, operator level
+// written through another view has the bytes that the writers left.
+//   docs/formats/native.md, operator level
 #pragma once
 #include <unordered_map>
 #include <vector>

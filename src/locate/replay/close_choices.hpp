@@ -28,8 +28,8 @@ struct Choice {
   std::vector<int64_t> runner_up;  // by row: place of the first one not taken; -1: all are
   std::vector<int64_t> last;       // by row: place of the last one taken
   std::vector<Row> rows;
-  std::vector<bool>
-      order_open;  // by row: two that are taken are within the noise, and may come in either order
+  // by row: two that are taken are within the noise, and may come in either order
+  std::vector<bool> order_open;
   reference::Whole places;  // that were taken, as the operator returned them
 
   [[nodiscard]] int64_t row_count() const { return static_cast<int64_t>(rows.size()); }

@@ -79,18 +79,18 @@ struct Region {
   };
   struct Call {
     size_t op = kNone;  // index into golden's operators
-    std::vector<size_t>
-        operands;  // by input of the operator: index into `values`; kNone: only its shape counts
+    // by input of the operator: index into `values`; kNone: only its shape counts
+    std::vector<size_t> operands;
     std::vector<size_t> results;  // by output: index into `values`; kNone: not read
     bool floating = false;        // depends on a floating value of mine
-    bool learned =
-        false;  // or on a parameter; what is not is a table: made of positions and constants alone
+    // or on a parameter; what is not is a table: made of positions and constants alone
+    bool learned = false;
     bool constant = false;  // depends on no recorded value at all, whichever is asked for
   };
   std::vector<Value> values;    // [0] is what is asked for
   std::vector<Call> operators;  // in golden's order
-  DType dtype =
-      DType::Float32;  // narrowest float type of the value asked for and the recorded ones used
+  // narrowest float type of the value asked for and the recorded ones used
+  DType dtype = DType::Float32;
   bool casts = false;  // the run under test's values are wider and were cast to that before use
   bool data_dependent = false;  // holds operators whose shapes depend on values
   bool from_before = false;     // needs a large value that was made before the capture began

@@ -46,8 +46,8 @@ struct Walk {
   /// Values that are not golden's although what is made of them is: the same function in other
   /// pieces.
   std::vector<Finding> detours;
-  std::set<std::string>
-      unread_buffers;  // of WalkOptions::other_buffers: mine did not compute with those values
+  // of WalkOptions::other_buffers: mine did not compute with those values
+  std::set<std::string> unread_buffers;
   size_t judged = 0, judgeable = 0;  // values
   size_t operators_covered = 0,
          operators = 0;       // of golden, that produce floats: replayed for some value | all

@@ -8,8 +8,8 @@
 namespace assay::locate {
 
 struct Hypothesis {
-  std::string
-      sentence;  // "a constant factor 1.03", "heads 2 and 3 are exchanged"; empty: none explains it
+  // "a constant factor 1.03", "heads 2 and 3 are exchanged"; empty: none explains it
+  std::string sentence;
   double error = NAN;  // relative L2 that is left when it is undone
 };
 

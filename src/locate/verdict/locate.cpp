@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which all is asked: own errors, pair tests, replay of golden's program where it decides, one
-// verdict.
+// The order in which all is asked: own errors, pair tests, replay of golden's program where it
+// decides, one verdict.
 #include "locate/verdict/locate.hpp"
 
 #include <algorithm>

@@ -63,7 +63,8 @@ std::optional<std::string> other_modules(const Program& golden, const Program& m
          counted(ours.size(), "module") + " bear a name of golden's; --map pairs others";
 }
 
-/// How many numbered children each node has: "model.layers" -> 32, "model.layers.0.mlp.experts" -> 8.
+/// How many numbered children each node has: "model.layers" -> 32, "model.layers.0.mlp.experts" ->
+/// 8.
 void count_lists(const ModuleNode& node, std::map<std::string, size_t>* lists) {
   size_t numbered = 0;
   for (const ModuleNode& child : node.children) {

@@ -63,8 +63,8 @@ std::optional<StepModules::Rows> StepModules::rows_of(
     const Run& golden, const TensorRecord& record, const Dims& shape,
     const std::vector<const StepRows*>& steps) const {
   Rows out;
-  std::vector<std::pair<int64_t, int64_t>>
-      rows;  // of golden's tensor; the other run's, one after the other
+  // of golden's tensor; the other run's, one after the other
+  std::vector<std::pair<int64_t, int64_t>> rows;
   for (const StepRows* step : steps) {
     const auto found = records_.find(key_of(golden, record, step->mine_step));
     if (found == records_.end()) continue;

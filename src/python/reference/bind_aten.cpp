@@ -16,8 +16,8 @@ namespace {
 using reference::aten::Argument;
 using reference::aten::ArgumentList;
 
-/// What python/assay/reference/_aten.py makes of an argument: numbers, text and None as they are; lists; and tuples
-/// ("tensor", array, name of the element type), ("dtype", name).
+/// What python/assay/reference/_aten.py makes of an argument: numbers, text and None as they are;
+/// lists; and tuples ("tensor", array, name of the element type), ("dtype", name).
 Argument argument_of(nb::handle value) {
   if (value.is_none()) return {};
   if (nb::isinstance<nb::bool_>(value)) return {nb::cast<bool>(value)};

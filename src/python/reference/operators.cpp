@@ -17,7 +17,8 @@ Result<Tensor> copy_of_view(const Tensor& tensor) {
   return copied.tensor();
 }
 
-/// NumPy's own arrays of types and strides that need no help of Python, which takes longer than a small operator.
+/// NumPy's own arrays of types and strides that need no help of Python, which takes longer than a
+/// small operator.
 std::optional<Tensor> plain_tensor(nb::handle array) {
   ReadOnlyArray view;
   if (array.type().ptr() != g_ndarray || !nb::try_cast(array, view)) return std::nullopt;

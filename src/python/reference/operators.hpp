@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds reference operators: a row is a name and a C++ function, whose parameter and result types say how Python's
-// arguments become its own and how its result goes back. Nobody converts by hand. A new operator is a row in the file of
-// its family, and its signature and document, which users see, in python/assay/reference.
+// Binds reference operators: a row is a name and a C++ function, whose parameter and result types
+// say how Python's arguments become its own and how its result goes back. Nobody converts by hand.
+// A new operator is a row in the file of its family, and its signature and document, which users
+// see, in python/assay/reference.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -26,15 +27,17 @@
 
 namespace assay::python {
 
-/// An array of Python's for the time of a call: NumPy's, torch's, nested lists ... Raises for one without numbers.
+/// An array of Python's for the time of a call: NumPy's, torch's, nested lists ... Raises for one
+/// without numbers.
 struct Operand {
   explicit Operand(nanobind::handle array);
   nanobind::object raw;  // owns the bytes
   Tensor tensor;
 };
 
-/// Parameter T of an operator. `Raw` is what nanobind takes from the caller; keep() holds it during the call and may
-/// raise; pass() gives it to the operator and touches no Python. Here: numbers, text, lists of numbers.
+/// Parameter T of an operator. `Raw` is what nanobind takes from the caller; keep() holds it during
+/// the call and may raise; pass() gives it to the operator and touches no Python. Here: numbers,
+/// text, lists of numbers.
 template <typename T>
 struct Parameter {
   using Raw = T;
@@ -132,8 +135,8 @@ Result<T> settled(Result<T> result) {
 [[nodiscard]] Result<Tensor> settled(Result<Tensor> result);
 [[nodiscard]] Result<std::vector<Tensor>> settled(Result<std::vector<Tensor>> result);
 
-/// Results as Python has them: new NumPy arrays, of ml_dtypes' types where NumPy has none of its own, numbers, lists
-/// and tuples.
+/// Results as Python has them: new NumPy arrays, of ml_dtypes' types where NumPy has none of its
+/// own, numbers, lists and tuples.
 [[nodiscard]] nanobind::object to_python(Tensor tensor);
 template <typename T>
 nanobind::object to_python(reference::Array<T> array) {
@@ -176,7 +179,8 @@ auto spread_options(R (*function)(A...), std::index_sequence<I...>) {
     return function(operands..., options);
   };
 }
-/// A function whose last parameter is a structure of options, with these members as parameters instead.
+/// A function whose last parameter is a structure of options, with these members as parameters
+/// instead.
 template <auto... Members, typename R, typename... A>
 auto with_options(R (*function)(A...)) {
   return spread_options<Members...>(function, std::make_index_sequence<sizeof...(A) - 1>());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls out of damaged or hostile captures: errors, never a crash; and results that do not depend on threads.
+// Calls out of damaged or hostile captures: errors, never a crash; and results that do not depend
+// on threads.
 #include <gtest/gtest.h>
 
 #include <cstring>

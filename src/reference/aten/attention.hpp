@@ -16,7 +16,8 @@ struct AttentionCall {
   bool heads_last = false;  // the result is [..., m, heads, size] instead of [..., heads, m, size]
 };
 
-/// errors  Unsupported (dropout: random values; paged caches, ALiBi, quantised operands) | Invalid (shapes)
+/// errors  Unsupported (dropout: random values; paged caches, ALiBi, quantised operands) | Invalid
+///         (shapes)
 [[nodiscard]] Result<AttentionCall> attention_of(const Arguments& arguments);
 
 }  // namespace assay::reference::aten

@@ -21,8 +21,8 @@ struct DTypeArgument {
   std::optional<DType> dtype;
   std::string name;  // torch's, without prefix
 };
-/// A device, layout, memory format or generator: nothing that changes values, except that a generator
-/// says that they are random.
+/// A device, layout, memory format or generator: nothing that changes values, except that a
+/// generator says that they are random.
 struct HostArgument {
   std::string kind;  // "device" "layout" "memory_format" "generator" ...
   std::string text;
@@ -47,27 +47,32 @@ struct EvaluateOptions {
   int jobs = 1;  // threads of large products; never changes a bit
 };
 
-/// The results of a call computed in fp64 from its operands, whatever types these have: reals are widened,
-/// integers and truth values stay exact, and every dtype argument that names a float type counts as fp64.
+/// The results of a call computed in fp64 from its operands, whatever types these have: reals are
+/// widened, integers and truth values stay exact, and every dtype argument that names a float type
+/// counts as fp64.
 ///
-/// Results that only move values (views, cat, gather, where, clone ...) keep the element type of their operands, often
-/// as strided views of the same bytes; every other real result is Float64, an integer one Int64, a truth value Bool.
-/// Operators that write into an argument (`add_`, `copy_`, `index_put_`, `out=`) return the argument's new value and
-/// leave the operand alone: what they return is what torch returns.
+/// Results that only move values (views, cat, gather, where, clone ...) keep the element type of
+/// their operands, often as strided views of the same bytes; every other real result is Float64, an
+/// integer one Int64, a truth value Bool. Operators that write into an argument (`add_`, `copy_`,
+/// `index_put_`, `out=`) return the argument's new value and leave the operand alone: what they
+/// return is what torch returns.
 ///
-/// returns  one tensor an output of the schema, in its order; TensorList outputs are spread. An output that nobody can
-///          predict (the seed of a fused attention, its debug mask, its sizes) is Tensor{}: is_predictable() is false
-/// errors   Unsupported ("no reference for aten.foo.bar", "random: ...", a dtype) | Invalid (operands that do not
-///          fit: "aten.mm.default: 3 columns against 4 rows") | TooLarge
+/// returns  one tensor an output of the schema, in its order; TensorList outputs are spread. An
+///          output that nobody can predict (the seed of a fused attention, its debug mask, its
+///          sizes) is Tensor{}: is_predictable() is false
+/// errors   Unsupported ("no reference for aten.foo.bar", "random: ...", a dtype) | Invalid
+///          (operands that do not fit: "aten.mm.default: 3 columns against 4 rows") | TooLarge
 [[nodiscard]] Result<std::vector<Tensor>> evaluate(const Call& call,
                                                    const EvaluateOptions& options = {});
 
-/// False for Tensor{}, which stands for an output without a reference: a 0-d tensor without bytes, as no real one is.
+/// False for Tensor{}, which stands for an output without a reference: a 0-d tensor without bytes,
+/// as no real one is.
 [[nodiscard]] inline bool is_predictable(const Tensor& output) {
   return output.owner != nullptr || !output.view.shape.empty() || !output.view.storage.empty();
 }
 
-/// What kind of arithmetic an overload is; decides how large the rounding error of a correct kernel may be.
+/// What kind of arithmetic an overload is; decides how large the rounding error of a correct kernel
+/// may be.
 ///   docs/localisation.md, "Own error"
 enum class OperatorClass : uint8_t {
   Unknown,     // no reference
@@ -92,10 +97,12 @@ enum class OperatorClass : uint8_t {
 /// The class of an overload by its name; Unknown when there is no reference.
 [[nodiscard]] OperatorClass class_of(std::string_view name);
 
-/// True for a result that shares the bytes of an operand by the schema (view, transpose, slice ...).
+/// True for a result that shares the bytes of an operand by the schema (view, transpose, slice
+/// ...).
 [[nodiscard]] bool is_view(std::string_view name);
 
-/// Everything that has a reference, by name, sorted: "aten.add.Tensor" ... For documents and `assay locate --operators`.
+/// Everything that has a reference, by name, sorted: "aten.add.Tensor" ... For documents and `assay
+/// locate --operators`.
 [[nodiscard]] std::vector<std::string_view> known_overloads();
 
 }  // namespace assay::reference::aten

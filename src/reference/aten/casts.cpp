@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Casts and copies. A float stays the number it is when the target is a float type: the rounding of a cast is the
+// Casts and copies. A float stays the number it is when the target is a float type: the rounding of
+// a cast is the
 // error that a correct kernel may have, so the reference has none.
 #include "reference/movement/views.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparison and logic. Truth values are exact, so numbers are first rounded to the tensor's type, as torch does.
+// Comparison and logic. Truth values are exact, so numbers are first rounded to the tensor's type,
+// as torch does.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -65,7 +66,8 @@ Result<Values> test(const Arguments& arguments, const EvaluateOptions&) {
   return tested(arguments, predicate);
 }
 
-/// The bits of integers; of truth values their logic. `last` is the shift that leaves nothing, or the sign.
+/// The bits of integers; of truth values their logic. `last` is the shift that leaves nothing, or
+/// the sign.
 template <typename Bits>
 Result<Values> combined_bits(const Arguments& arguments, Bits bits) {
   ASSAY_TRY(const Two operands, both(arguments));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of tensors and numbers. Integers stay integers, of the type that torch gives the result, except in true
-// division; everything else is fp64.
+// Arithmetic of tensors and numbers. Integers stay integers, of the type that torch gives the
+// result, except in true division; everything else is fp64.
 #include <cmath>
 #include <string>
 

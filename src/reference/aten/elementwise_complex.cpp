@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complex numbers as far as rotary positions need them: made of pairs or of angles, multiplied, taken apart.
+// Complex numbers as far as rotary positions need them: made of pairs or of angles, multiplied,
+// taken apart.
 #include <cmath>
 #include <complex>
 #include <string>

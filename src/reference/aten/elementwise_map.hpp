@@ -23,7 +23,8 @@ template <typename F, size_t N>
   return zip_values(views_of(operands), f);
 }
 
-/// Integers as a result of the type that promotion gives: Bool, or Int64 wrapped to the width of `dtype`.
+/// Integers as a result of the type that promotion gives: Bool, or Int64 wrapped to the width of
+/// `dtype`.
 [[nodiscard]] Tensor whole_result(Whole values, DType dtype);
 /// Truth values 0 and 1 as a Bool tensor.
 [[nodiscard]] Tensor truth_result(const Whole& values);
@@ -32,7 +33,8 @@ template <typename F, size_t N>
 /// errors  Invalid (shapes) | TooLarge
 [[nodiscard]] Result<Tensor> complex_product(const Tensor& a, const Tensor& b);
 
-/// One result: `real` where an operand is a float, else `integer`, wrapped to the type that promotion gives.
+/// One result: `real` where an operand is a float, else `integer`, wrapped to the type that
+/// promotion gives.
 template <typename Real, typename Integer, size_t N>
 [[nodiscard]] Result<Values> zip(const std::array<Operand, N>& operands, Real real,
                                  Integer integer) {

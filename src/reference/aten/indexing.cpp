@@ -210,7 +210,8 @@ int64_t mean_of(int64_t sum, int64_t count) {
   return sum / count - (sum % count != 0 && sum < 0 ? 1 : 0);
 }
 
-/// values[place] combined with update for every (place, update); what was there takes part where include_self says so.
+/// values[place] combined with update for every (place, update); what was there takes part where
+/// include_self says so.
 template <typename T>
 void combine_all(Array<T>& values, const Whole& places, const Array<T>& updates, Combine combine,
                  bool include_self) {

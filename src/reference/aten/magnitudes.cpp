@@ -156,7 +156,8 @@ Result<Magnitudes> of_reduction(const Arguments& arguments, size_t output,
   if (!measure) return fail(without(arguments, output));
   Magnitudes magnitudes;
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  // Sums that run along a dimension, and bins, have another shape than rows: the call itself, of magnitudes.
+  // Sums that run along a dimension, and bins, have another shape than rows: the call itself, of
+  // magnitudes.
   if (operation == "cumsum" || operation == "trace" || operation == "bincount") {
     Call absolute = arguments.call();
     const std::string_view summed = operation == "bincount" ? "weights" : "self";
@@ -221,7 +222,8 @@ Result<Magnitudes> of_reduction(const Arguments& arguments, size_t output,
 
 // ---- Softmax, norms, attention -----------------------------------------------------------------
 
-/// The sum of exponentials is rounded relative to itself, so that its logarithm has an absolute error of the size of 1:
+/// The sum of exponentials is rounded relative to itself, so that its logarithm has an absolute
+/// error of the size of 1:
 ///   logsumexp    |max| + |log sum| + 1
 ///   log_softmax  |x - max| + |log sum| + 1
 ///   softmax      |y| (1 + |x - max| / 16): a rounded difference turns into a relative error of its exponential
@@ -299,7 +301,8 @@ Result<Magnitudes> of_norm(const Arguments& arguments, size_t output,
       return;
     }
     if (*what == NormOutput::ReciprocalDeviation) {
-      // d rstd / rstd is half of d var / (var + eps); without a mean to take off var is a sum of squares.
+      // d rstd / rstd is half of d var / (var + eps); without a mean to take off var is a sum of
+      // squares.
       const double variance = norm.centred ? of_variance(from, 0, false)
                                            : row_sum_of_squares(from.data(), norm.length, 0.0) /
                                                  static_cast<double>(norm.length);

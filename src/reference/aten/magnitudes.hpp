@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large the terms are that an operator adds up: what bounds the rounding errors of a correct kernel.
+// How large the terms are that an operator adds up: what bounds the rounding errors of a correct
+// kernel.
 //   docs/localisation.md, "Own error"
 #pragma once
 #include <optional>
@@ -10,7 +11,8 @@
 namespace assay::reference::aten {
 
 struct Magnitudes {
-  /// C of every element, in C order of the output; of selected rows only when rows were asked for: [rows, last].
+  /// C of every element, in C order of the output; of selected rows only when rows were asked for:
+  /// [rows, last].
   ///   products   |A| . |B|, times |alpha|, plus |beta| |bias|
   ///   reductions mean or sum of |x| (times what a step multiplies: see magnitudes.cpp)
   ///   norms      (|x| + mean|x|) rstd |weight| + |bias|
@@ -20,16 +22,16 @@ struct Magnitudes {
   Wide c;
   /// Attention: sum over j of p_j^2 v_j^2, shape of c. Otherwise empty.
   Wide variance;
-  /// Attention: scale max|q| max|k| (Euclidean norms) over the queries and keys of that head; one value a row (last axis)
-  /// of c. Otherwise empty.
+  /// Attention: scale max|q| max|k| (Euclidean norms) over the queries and keys of that head; one
+  /// value a row (last axis) of c. Otherwise empty.
   Wide score_bound;
   /// K of a product, n of a mean or sum; 1 where the table has none.
   double terms = 1;
-  /// Operators of ggml, whose kernels convert operands first: w of every element, shape of c; `variance` is v then.
-  /// Otherwise empty.
+  /// Operators of ggml, whose kernels convert operands first: w of every element, shape of c;
+  /// `variance` is v then. Otherwise empty.
   Wide allowed = {};
-  /// Products with an addend (linear with a bias, addmm ...): beta times it, shape of c, where it was asked for. Kernels of 16 bits may round the
-  /// product before they add it. Otherwise empty.
+  /// Products with an addend (linear with a bias, addmm ...): beta times it, shape of c, where it
+  /// was asked for. Kernels of 16 bits may round the product before they add it. Otherwise empty.
   Wide addend = {};
 };
 
@@ -51,13 +53,15 @@ enum class Rounding : uint8_t {
 
 /// C for one output of a call, computed in fp64 from its operands.
 ///
-/// output   0; of layer and group norms 1 (mean) and 2 (rstd) too, of var_mean and std_mean 1, of attention 1 (logsumexp)
-/// errors   Unsupported (a class without C: use |y|; an output without C) | Invalid (rows out of range) | of evaluate()
+/// output   0; of layer and group norms 1 (mean) and 2 (rstd) too, of var_mean and std_mean 1, of
+///          attention 1 (logsumexp)
+/// errors   Unsupported (a class without C: use |y|; an output without C) | Invalid (rows out of
+///          range) | of evaluate()
 [[nodiscard]] Result<Magnitudes> magnitudes(const Call& call, size_t output = 0,
                                             const MagnitudeOptions& options = {});
 
-/// Rows of a product's result: [rows, last]. Where they are rows of an operand (mm, bmm, addmm, linear, matmul) the others
-/// are not computed.
+/// Rows of a product's result: [rows, last]. Where they are rows of an operand (mm, bmm, addmm,
+/// linear, matmul) the others are not computed.
 ///
 /// rows     as MagnitudeOptions::rows
 /// errors   Unsupported (not of class Product) | Invalid (rows out of range) | of evaluate()

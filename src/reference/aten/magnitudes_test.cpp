@@ -196,7 +196,8 @@ TEST(Magnitudes, RefuseWhatHasNoneAndRowsThatAreNotThere) {
   EXPECT_EQ(magnitudes(product, 1).error().code, Errc::Unsupported);
 }
 
-/// Calls of products of all forms: rows alone are those of the whole result, and C is no smaller than the result.
+/// Calls of products of all forms: rows alone are those of the whole result, and C is no smaller
+/// than the result.
 TEST(ProductRows, AreRowsOfTheWholeResult) {
   auto random = [seed = 10u](DType dtype, const Dims& shape) mutable {
     return random_tensor(dtype, shape, ++seed);

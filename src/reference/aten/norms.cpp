@@ -177,7 +177,8 @@ Result<Values> evaluate_fused_rms_norm(const Arguments& arguments, const Evaluat
   return Values{std::move(normalised.y), std::move(normalised.rstd)};
 }
 
-/// Statistics are saved in training only; nothing predicts what kernels reserve for a backward pass.
+/// Statistics are saved in training only; nothing predicts what kernels reserve for a backward
+/// pass.
 Result<Values> evaluate_batch_norm(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Normalised normalised, normalise(arguments));
   Values results = single(std::move(normalised.y));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What blocks of a product's rows add up to, without the product.   docs/localisation.md "Products by sums"
+// What blocks of a product's rows add up to, without the product.
+//   docs/localisation.md "Products by sums"
 #pragma once
 #include "reference/aten/call.hpp"
 #include "reference/products/column_sums.hpp"
 
 namespace assay::reference::aten {
 
-/// Of a result y [..., n], all axes but the last as one. Columns and factors are those of column_sums.hpp.
+/// Of a result y [..., n], all axes but the last as one. Columns and factors are those of
+/// column_sums.hpp.
 struct ProductSums {
   /// [rows, kColumnDraws, blocks]: sum over the columns j of a block of factor(d, j) y_ij.
   Wide sums;

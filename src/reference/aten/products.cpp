@@ -260,7 +260,8 @@ Result<Product> form_of(const Arguments& arguments, std::string_view operation) 
 
 // ---- Computing a form -------------------------------------------------------------------------
 
-/// values = combine(values, factor * term) with the term under the shape of the result, of which values are rows.
+/// values = combine(values, factor * term) with the term under the shape of the result, of which
+/// values are rows.
 template <typename Combine>
 Status combine_with(Wide& values, const Tensor& term, const Product& product,
                     std::optional<std::span<const int64_t>> rows, bool absolute, Combine combine) {
@@ -437,7 +438,8 @@ Result<Wide> multiply_rows(const Product& product, std::span<const int64_t> rows
   ASSAY_TRY_STATUS(checked_count(Dims{static_cast<int64_t>(rows.size()), std::max(n, k)}));
   Wide values(Dims{static_cast<int64_t>(rows.size()), n});
 
-  /// The matrix of one batch of the result; leading sizes of 1, and missing ones, stand for every batch.
+  /// The matrix of one batch of the result; leading sizes of 1, and missing ones, stand for every
+  /// batch.
   const auto matrix_of = [&](const TensorView& view, int64_t batch) {
     TensorView matrix = view;
     const size_t own = view.shape.size() - 2;

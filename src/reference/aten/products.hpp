@@ -19,7 +19,8 @@ struct Product {
   Dims shape;  // m n elements a batch; dimensions of one vector are left out
   /// The axes of the result of torch, each the axis of `shape` that it is; empty: as they stand.
   std::vector<size_t> order;
-  /// A matrix dimension split in several, or a vector operand: rows of the result are not rows of x.
+  /// A matrix dimension split in several, or a vector operand: rows of the result are not rows of
+  /// x.
   bool rows_are_those_of_x = true;
 };
 
@@ -35,7 +36,8 @@ struct Product {
 /// Rows of x, ascending, of all batches as one: [rows, n].
 [[nodiscard]] Result<Wide> multiply_rows(const Product& product, std::span<const int64_t> rows,
                                          int jobs, bool absolute = false);
-/// beta bias of every element, or of rows as in multiply_rows(): what is added behind the product. Nothing without one.
+/// beta bias of every element, or of rows as in multiply_rows(): what is added behind the product.
+/// Nothing without one.
 [[nodiscard]] Result<std::optional<Wide>> addend_of(
     const Product& product, const std::optional<std::span<const int64_t>>& rows);
 /// The length of the sums: k.

@@ -150,8 +150,9 @@ Result<Convolution> convolution_of(const Arguments& arguments) {
   return convolution;
 }
 
-/// Calls visit(at, position) with the places of the input (or, transposed, of the result) under one value of the kernel,
-/// for positions [first, last) of the result (or input): at is -1 where there is padding.
+/// Calls visit(at, position) with the places of the input (or, transposed, of the result) under one
+/// value of the kernel, for positions [first, last) of the result (or input): at is -1 where there
+/// is padding.
 template <typename Visit>
 void for_each_place(const Geometry& geometry, int64_t kernel_at, int64_t first, int64_t last,
                     Visit visit) {

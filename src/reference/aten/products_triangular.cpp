@@ -13,7 +13,8 @@ struct Triangle {
   int64_t n = 0;
 };
 
-/// What one right-hand side becomes. A is turned by its strides for X A = B, whose columns are rows of X.
+/// What one right-hand side becomes. A is turned by its strides for X A = B, whose columns are rows
+/// of X.
 struct Strides {
   int64_t row = 0, column = 0;  // of A
   int64_t next = 0;             // of the unknowns of one right-hand side

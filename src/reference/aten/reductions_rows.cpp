@@ -58,7 +58,8 @@ Result<Rows> argument_rows(const Arguments& arguments) {
 }
 
 Tensor rows_back(const Tensor& values, const Rows& rows, size_t axis, int64_t length) {
-  // Rows lie one after the other, so the axis has stride 1 and the kept dimensions those of their rows.
+  // Rows lie one after the other, so the axis has stride 1 and the kept dimensions those of their
+  // rows.
   Tensor result = values;
   const size_t rank = rows.view.shape.size();
   result.view.shape = {};

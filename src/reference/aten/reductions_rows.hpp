@@ -27,7 +27,8 @@ struct Rows {
 /// Of the arguments self, dim and keepdim.
 [[nodiscard]] Result<Rows> argument_rows(const Arguments& arguments);
 
-/// Reads a row at a time into a buffer, exact integers for T = int64_t, and calls f(row number, values).
+/// Reads a row at a time into a buffer, exact integers for T = int64_t, and calls f(row number,
+/// values).
 /// errors  of whole()
 template <typename T, typename F>
 [[nodiscard]] Status for_each_row(const Rows& rows, F f) {
@@ -54,8 +55,8 @@ template <typename T, typename F>
   return {};
 }
 
-/// The results as the tensor `dim` goes through: [outer..., dim, inner...], from rows [kept..., dim].
-/// Precondition: `values` has a row for each of rows.count, `length` values each.
+/// The results as the tensor `dim` goes through: [outer..., dim, inner...], from rows [kept...,
+/// dim]. Precondition: `values` has a row for each of rows.count, `length` values each.
 [[nodiscard]] Tensor rows_back(const Tensor& values, const Rows& rows, size_t axis, int64_t length);
 
 }  // namespace assay::reference::aten

@@ -8,7 +8,8 @@
 
 namespace assay::reference::aten {
 
-/// Reads the arguments of one call by name. Every getter's error is Invalid and names call and argument.
+/// Reads the arguments of one call by name. Every getter's error is Invalid and names call and
+/// argument.
 class Arguments {
  public:
   explicit Arguments(const Call& call) : call_(call) {}
@@ -80,8 +81,8 @@ struct Overload {
 struct Variant {
   std::string name;    // "aten.add_.Tensor"
   const Overload* of;  // "aten.add.Tensor", a row of a family: same arguments
-  /// The argument that takes the results, whose element types become its own as far as floats, integers and truth
-  /// values differ: "self", "out"; "" for a mere synonym.
+  /// The argument that takes the results, whose element types become its own as far as floats,
+  /// integers and truth values differ: "self", "out"; "" for a mere synonym.
   std::string_view written;
   bool view = false;  // as Overload::view
 };

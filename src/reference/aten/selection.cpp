@@ -263,7 +263,8 @@ Result<Rows> selected_from(const Arguments& arguments, const Tensor& self) {
 
 /// Results of rows: as many a row as there are elements for each.
 Result<Wide> row_results(const Arguments& arguments, const Tensor& tensor, const Rows& selected) {
-  // Where the dimension stays it moves to the end; where it went, or all went, each row has one result.
+  // Where the dimension stays it moves to the end; where it went, or all went, each row has one
+  // result.
   const size_t rank = selected.view.shape.size();
   if (tensor.view.shape.size() == rank && rank != 0 && arguments.has("dim")) {
     ASSAY_TRY(const int64_t dim, arguments.integer("dim", -1));
@@ -273,7 +274,8 @@ Result<Wide> row_results(const Arguments& arguments, const Tensor& tensor, const
   return widen(tensor.view);
 }
 
-/// Values that the places select, row by row; nothing when a place is outside or comes twice where it must not.
+/// Values that the places select, row by row; nothing when a place is outside or comes twice where
+/// it must not.
 std::optional<std::vector<double>> select(const Wide& from, const Rows& rows, const Wide& places,
                                           int64_t per_row, bool each_once) {
   std::vector<double> values;

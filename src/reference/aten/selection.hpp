@@ -5,12 +5,13 @@
 
 namespace assay::reference::aten {
 
-/// True for overloads with results that several answers are right for: places of equal values (topk, sort, argmax,
-/// median ...), and the order of topk(sorted=False).
+/// True for overloads with results that several answers are right for: places of equal values
+/// (topk, sort, argmax, median ...), and the order of topk(sorted=False).
 [[nodiscard]] bool has_open_order(std::string_view name);
 
-/// Whether captured results are right ones: values as they must be, places that select the same values as the
-/// reference's do, none twice where each counts once, in any order for topk(sorted=False).
+/// Whether captured results are right ones: values as they must be, places that select the same
+/// values as the reference's do, none twice where each counts once, in any order for
+/// topk(sorted=False).
 ///
 /// outputs  of evaluate(call)
 /// output   which one `mine` is

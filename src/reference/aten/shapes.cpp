@@ -12,8 +12,9 @@
 namespace assay::reference::aten {
 namespace {
 
-/// Strides that show the elements of `view` under `shape` without moving them; nothing when there are none.
-/// Axes of the view that one stride describes form a chunk; each chunk must be a product of new axes.
+/// Strides that show the elements of `view` under `shape` without moving them; nothing when there
+/// are none. Axes of the view that one stride describes form a chunk; each chunk must be a product
+/// of new axes.
 std::optional<Dims> strides_under(const TensorView& view, const Dims& shape) {
   Dims strides;
   strides.resize(shape.size());

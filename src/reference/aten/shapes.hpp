@@ -5,7 +5,8 @@
 
 namespace assay::reference::aten {
 
-/// The tensor under another shape of equal element count: a view of its bytes where its strides allow, else a copy.
+/// The tensor under another shape of equal element count: a view of its bytes where its strides
+/// allow, else a copy.
 /// errors  Invalid (other element count) | Unsupported (packed types that must be copied)
 [[nodiscard]] Result<Tensor> viewed(const Tensor& tensor, const Dims& shape);
 
@@ -44,8 +45,8 @@ struct Range {
 /// By the arguments offset, dim1 and dim2; the diagonal is the last axis.
 /// errors  Invalid
 [[nodiscard]] Result<Tensor> diagonal_view(const Arguments& arguments, const Tensor& self);
-/// By the arguments size, stride and storage_offset. What a storage holds around an operand is not captured, so the
-/// operand's own bytes stand for it.
+/// By the arguments size, stride and storage_offset. What a storage holds around an operand is not
+/// captured, so the operand's own bytes stand for it.
 /// errors  Invalid | Truncated (outside those bytes) | Unsupported (the operand has gaps)
 [[nodiscard]] Result<Tensor> strided(const Arguments& arguments, const Tensor& self);
 

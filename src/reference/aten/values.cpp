@@ -161,7 +161,8 @@ DType common_type(DType a, DType b) {
   const int bits_a = info(a).element_bits;
   const int bits_b = info(b).element_bits;
   if (bits_a == bits_b) return bits_a == 16 ? DType::Float32 : DType::Float64;
-  // Every type of 8 bits but the powers of two fits into both of 16 bits; float32 holds all of them.
+  // Every type of 8 bits but the powers of two fits into both of 16 bits; float32 holds all of
+  // them.
   const DType wider = bits_a > bits_b ? a : b;
   return info(wider).element_bits == 16 ? DType::Float32 : wider;
 }

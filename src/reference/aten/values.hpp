@@ -40,34 +40,40 @@ struct Operand {
 /// errors  Invalid (missing, neither tensor nor number)
 [[nodiscard]] Result<Operand> operand(const Arguments& arguments, std::string_view name);
 
-/// The element type of torch's result: tensors with dimensions decide before those of rank 0, those before numbers,
-/// where they are of the same kind (truth value < integer < float). Float64 for every float.
+/// The element type of torch's result: tensors with dimensions decide before those of rank 0, those
+/// before numbers, where they are of the same kind (truth value < integer < float). Float64 for
+/// every float.
 /// errors  Unsupported (complex, packed types)
 [[nodiscard]] Result<DType> result_type(std::span<const Operand> operands);
 
-/// Moves and comparisons happen in one element type, to which torch rounds numbers and tensors of rank 0 first. The
-/// operands with those rounded to the float type of the tensors with dimensions (of rank 0, when there is no other);
-/// nothing changes when all are integers. Arithmetic takes the operands as they are.
+/// Moves and comparisons happen in one element type, to which torch rounds numbers and tensors of
+/// rank 0 first. The operands with those rounded to the float type of the tensors with dimensions
+/// (of rank 0, when there is no other); nothing changes when all are integers. Arithmetic takes the
+/// operands as they are.
 [[nodiscard]] Result<std::vector<Operand>> in_common_type(std::span<const Operand> operands);
 /// A number as a tensor of the element type holds it; for integers unchanged.
 [[nodiscard]] double number_in(double value, DType dtype);
 
-/// One element type for moves of several tensors into one: the common one, else the smallest that holds all values.
+/// One element type for moves of several tensors into one: the common one, else the smallest that
+/// holds all values.
 [[nodiscard]] DType common_type(DType a, DType b);
-/// The values in a type that holds them all (of common_type()); the tensor itself when it has that type.
+/// The values in a type that holds them all (of common_type()); the tensor itself when it has that
+/// type.
 [[nodiscard]] Result<Tensor> widened(const Tensor& tensor, DType dtype);
 
 /// Both in the common element type.
 [[nodiscard]] Status join_types(Tensor& a, Tensor& b);
-/// A number or a tensor of one element as a tensor of rank 0 in exactly this element type: rounded, or by its low bits.
+/// A number or a tensor of one element as a tensor of rank 0 in exactly this element type: rounded,
+/// or by its low bits.
 /// errors  Unsupported (complex and packed types)
 [[nodiscard]] Result<Tensor> value_in(const Tensor& value, DType dtype);
 /// `value` everywhere, as one element with strides of 0.
 [[nodiscard]] Result<Tensor> constant(const Tensor& value, const Dims& shape);
 
-/// torch's cast, without its rounding: floats stay as they are when the target is a float type, whatever that is;
-/// floats become integers by cutting off digits (NaN and values out of range as x86 converts them), integers become
-/// narrower by their low bits, everything but 0 becomes true; integers to floats give Float64.
+/// torch's cast, without its rounding: floats stay as they are when the target is a float type,
+/// whatever that is; floats become integers by cutting off digits (NaN and values out of range as
+/// x86 converts them), integers become narrower by their low bits, everything but 0 becomes true;
+/// integers to floats give Float64.
 /// errors  Unsupported (complex and packed types)
 [[nodiscard]] Result<Tensor> cast_to(const Tensor& tensor, DType dtype);
 

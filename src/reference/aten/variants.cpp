@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other spellings of the rows of all families: overloads of torch that write into an argument, and synonyms. Lists say
-// which operators have them, rules how they are called; tests/python/reference/test_aten_variants.py asks torch.
+// Other spellings of the rows of all families: overloads of torch that write into an argument, and
+// synonyms. Lists say which operators have them, rules how they are called;
+// tests/python/reference/test_aten_variants.py asks torch.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -14,7 +15,8 @@ namespace {
 
 // clang-format off
 
-/// Operators, or single overloads, that write into self under their name with a "_": add.Tensor as add_.Tensor.
+/// Operators, or single overloads, that write into self under their name with a "_": add.Tensor as
+/// add_.Tensor.
 constexpr std::string_view kInPlace =
     "abs acos add addbmm addcdiv addcmul addmm.default addmv addr as_strided asin atan atan2 "
     "baddbmm.default bitwise_and.Scalar bitwise_and.Tensor bitwise_left_shift.Tensor "

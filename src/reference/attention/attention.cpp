@@ -155,8 +155,8 @@ double make_weights(const Attention& attention, int64_t head, std::span<double> 
     round_weights(attention, head, scores);
     return sum;
   }
-  // As a kernel meets them: each block against the largest score so far, brought to the scale of the
-  // whole row afterwards.
+  // As a kernel meets them: each block against the largest score so far, brought to the scale of
+  // the whole row afterwards.
   double sum = 0;
   double so_far = -INFINITY;
   for (int64_t first = 0; first < columns; first += attention.rounding_block) {
@@ -188,7 +188,8 @@ struct TermsPlace {
   int64_t first_weight = 0;
 };
 
-/// result [stacked, dv] = weights [stacked, used] . values; precondition: columns is the length of rows of weights
+/// result [stacked, dv] = weights [stacked, used] . values; precondition: columns is the length of
+/// rows of weights
 void weigh(Workspace& work, blasint stacked, int64_t used, int64_t columns, int64_t dv) {
   if (used == 0) {
     std::fill_n(work.result.data(), stacked * dv, 0.0);

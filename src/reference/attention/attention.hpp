@@ -11,8 +11,8 @@
 
 namespace assay::reference {
 
-/// Keys or values of a sequence that lie together: [rows, kv_heads, size], any strides; `size` may be
-/// split into several dimensions (blocks of FRACTAL_NZ).
+/// Keys or values of a sequence that lie together: [rows, kv_heads, size], any strides; `size` may
+/// be split into several dimensions (blocks of FRACTAL_NZ).
 using KeyValueRows = TensorView;
 
 /// One sequence: m query rows against n keys.
@@ -29,7 +29,8 @@ struct AttentionSequence {
   /// kv head of the stored tensors that kv head 0 stands for: where scales of all kv heads lie
   /// together but the caches hold one head each.
   int64_t first_scale_head = 0;
-  /// Where result [row i, head h, column c] goes: output_offset + i * row_stride + h * head_stride + c.
+  /// Where result [row i, head h, column c] goes: output_offset + i * row_stride + h * head_stride
+  /// + c.
   int64_t output_offset = 0;
 };
 
@@ -51,26 +52,27 @@ struct Attention {
   double scale = 1;
   std::optional<std::pair<double, double>> clamp;  // of the scaled scores
   double soft_cap = 0;  // not 0: scaled scores s become soft_cap tanh(s / soft_cap)
-  /// Fused kernels of the first library versions: the bias is added to unscaled scores, and clamping
-  /// comes before both.
+  /// Fused kernels of the first library versions: the bias is added to unscaled scores, and
+  /// clamping comes before both.
   bool bias_before_scale = false;
 
   /// One value a query head, or none.
   std::vector<double> score_scale;  // of Q K^T, for int8 operands
   std::vector<double> value_scale;  // of the result, the same
   std::vector<double> sinks;        // the same: one more score of each row, whose value is zero
-  /// Dequantisation of keys and values: (x + offset) * scale, kv_heads * d (or value_size) values, or
-  /// none; stored by kv head, see first_scale_head.
+  /// Dequantisation of keys and values: (x + offset) * scale, kv_heads * d (or value_size) values,
+  /// or none; stored by kv head, see first_scale_head.
   std::vector<double> key_dequant_scale, key_dequant_offset;
   std::vector<double> value_dequant_scale, value_dequant_offset;
 
   WeightRounding rounding = WeightRounding::None;
   std::vector<double> weight_scale;  // one a query head for the offline roundings
-  /// Above 0: weights are rounded in blocks of so many keys, each against the largest score so far, as
-  /// kernels do that never see a whole row. 0: against the largest score of the row.
+  /// Above 0: weights are rounded in blocks of so many keys, each against the largest score so far,
+  /// as kernels do that never see a whole row. 0: against the largest score of the row.
   int64_t rounding_block = 0;
 
-  /// The model of a kernel only: scores are stored in its type after each step, as a chain of operators does.
+  /// The model of a kernel only: scores are stored in its type after each step, as a chain of
+  /// operators does.
   bool round_scores = false;
 
   std::vector<AttentionSequence> sequences;
@@ -82,8 +84,8 @@ struct Attention {
 };
 
 /// Checks that shapes fit each other; everything else here does so first.
-/// errors  Invalid (a sentence with the shapes) | TooLarge (keys and values of one sequence and kv head
-///         beyond 2^29 values)
+/// errors  Invalid (a sentence with the shapes) | TooLarge (keys and values of one sequence and kv
+///         head beyond 2^29 values)
 [[nodiscard]] Status check_attention(const Attention& attention);
 
 /// What the scores of an attention tell beside its result. Line l of head h in sequence i is number
@@ -103,21 +105,22 @@ struct AttentionTerms {
 ///   s = clamp(s * scale [* row_scale[i]]) + bias        or, bias_before_scale, (clamp(s) + bias) * scale
 ///   out = softmax(s) V [* value_scale[h]]               rows with every score -Inf give zeros
 ///
-/// Operands are widened once per sequence and kv head; scores exist for a block of query rows at a time.
-/// Rows that no sequence writes are 0. One unit of work is one sequence and kv head: the result does
-/// not depend on jobs.
+/// Operands are widened once per sequence and kv head; scores exist for a block of query rows at a
+/// time. Rows that no sequence writes are 0. One unit of work is one sequence and kv head: the
+/// result does not depend on jobs.
 ///
-/// terms    nullptr, or where the rest goes; precondition: without rounding of weights and scales of values
+/// terms    nullptr, or where the rest goes; precondition: without rounding of weights and scales
+///          of values
 /// returns  output_shape
 /// source   docs/opcheck/attention.md
 /// errors   of check_attention() | Unsupported (types without real values) | TooLarge (weights)
 [[nodiscard]] Result<Wide> attention(const Attention& attention, int jobs = 1,
                                      AttentionTerms* terms = nullptr);
 
-/// The same as a kernel of type `dtype` computes it: blocks of 128 keys with running maximum and sum,
-/// scores and sums in fp32, weights rounded to `dtype` before they meet the values (or to int8, see
-/// WeightRounding), the result rounded once. Its distance from attention() tells how large errors of a
-/// correct kernel are.
+/// The same as a kernel of type `dtype` computes it: blocks of 128 keys with running maximum and
+/// sum, scores and sums in fp32, weights rounded to `dtype` before they meet the values (or to
+/// int8, see WeightRounding), the result rounded once. Its distance from attention() tells how
+/// large errors of a correct kernel are.
 ///
 /// returns  output_shape, of type `dtype` (Float16, BFloat16 or Float32)
 /// errors   the same; Unsupported (any other dtype; a soft cap, sinks)

@@ -64,7 +64,8 @@ Attention one_sequence(int64_t m, int64_t n, int64_t heads, int64_t kv_heads, in
   return attention;
 }
 
-/// The formula, element by element; `bias(head, row, column)` is what the sequence's bias stands for.
+/// The formula, element by element; `bias(head, row, column)` is what the sequence's bias stands
+/// for.
 template <typename Bias>
 std::vector<double> by_hand(const Attention& attention, Bias bias) {
   const TensorView& q = attention.owners[0].view;

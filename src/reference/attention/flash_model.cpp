@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kKeyBlock = 128;
 constexpr int64_t kRowBlock = 128;
 
-/// Rounds to the type in which a kernel hands its weights to the second product. Magnitudes beyond the largest float16
-/// are kept.
+/// Rounds to the type in which a kernel hands its weights to the second product. Magnitudes beyond
+/// the largest float16 are kept.
 float rounded(float value, DType dtype) {
   switch (dtype) {
     case DType::BFloat16: {

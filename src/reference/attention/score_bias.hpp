@@ -22,8 +22,9 @@ struct ScoreBias {
   double coefficient = 1;  // factor of `dense`
   /// Factors of `dense` beside it, one a head; empty: 1.
   std::vector<double> head_coefficients;
-  /// Above 0: `dense` holds only so many columns; block t of columns is the same block moved down by
-  /// t * block_columns rows, and what lies above it is forbidden (compressed ALiBi of shape [heads, s, 128]).
+  /// Above 0: `dense` holds only so many columns; block t of columns is the same block moved down
+  /// by t * block_columns rows, and what lies above it is forbidden (compressed ALiBi of shape
+  /// [heads, s, 128]).
   int64_t block_columns = 0;
 
   int64_t offset = 0;
@@ -46,11 +47,12 @@ struct ScoreBias {
 void add_bias(const ScoreBias& bias, int64_t head, int64_t row, std::span<double> scores,
               std::span<double> scratch);
 
-/// Columns behind the last one that row `row` or an earlier one can see; `columns` when any may be seen.
+/// Columns behind the last one that row `row` or an earlier one can see; `columns` when any may be
+/// seen.
 [[nodiscard]] int64_t visible_columns(const ScoreBias& bias, int64_t row, int64_t columns);
 
-/// Slopes of ALiBi for a number of heads: with n the largest power of two in it, 2^(-max_bias k/n) for k = 1..n,
-/// then 2^(-max_bias (2k-1) / 2n) for the rest.
+/// Slopes of ALiBi for a number of heads: with n the largest power of two in it, 2^(-max_bias k/n)
+/// for k = 1..n, then 2^(-max_bias (2k-1) / 2n) for the rest.
 [[nodiscard]] std::vector<double> alibi_slopes(int64_t heads, double max_bias = 8);
 
 /// True when every value is 0 or 1; stops at the first other value. False for an empty view.

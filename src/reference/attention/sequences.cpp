@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of attention as Python makes them: sequences without padding, or new tokens against a paged cache.
+// Calls of attention as Python makes them: sequences without padding, or new tokens against a paged
+// cache.
 #include "reference/attention/sequences.hpp"
 #include "tensor/sentence.hpp"
 

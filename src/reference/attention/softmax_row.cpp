@@ -25,8 +25,8 @@ constexpr double kRounder = 6755399441055744.0;  // 1.5 * 2^52
 
 [[gnu::always_inline]] inline f64x8 splat(double value) { return f64x8{} + value; }
 
-/// e^x for x <= 0: x = n ln 2 + r with |r| <= ln(2)/2, Taylor's series for e^r up to r^13 (next term
-/// below 5e-18), n added to the exponent.
+/// e^x for x <= 0: x = n ln 2 + r with |r| <= ln(2)/2, Taylor's series for e^r up to r^13 (next
+/// term below 5e-18), n added to the exponent.
 [[gnu::always_inline]] inline f64x8 exponential(f64x8 x) {
   const f64x8 shifted = x * kLog2E + kRounder;
   const f64x8 n = shifted - kRounder;

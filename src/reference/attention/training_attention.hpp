@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of training, with its row statistics and its gradient, and partial results put together.
-// docs/opcheck/attention.md
+// Attention of training, with its row statistics and its gradient, and partial results put
+// together. docs/opcheck/attention.md
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -39,9 +39,9 @@ struct AttentionGradients {
   Wide value;  // v's shape
 };
 
-/// Gradients of that attention for a gradient of its output, from the statistics and the output of the
-/// forward pass: P = e^(score - maximum - ln sum), D = rowsum(output * output_gradient),
-/// dS = P * (dO V^T - D) * scale, dQ = dS K, dK = dS^T Q, dV = P^T dO.
+/// Gradients of that attention for a gradient of its output, from the statistics and the output of
+/// the forward pass: P = e^(score - maximum - ln sum), D = rowsum(output * output_gradient), dS = P
+/// * (dO V^T - D) * scale, dQ = dS K, dK = dS^T Q, dV = P^T dO.
 ///
 /// output_gradient, output [batch, heads, s, dv]; maximum, sum [batch, heads, s]
 /// errors  as above

@@ -34,7 +34,8 @@ Result<Halves> halves(const TensorView& x, int64_t axis) {
   return result;
 }
 
-/// sigmoid() of a block; x and out do not overlap. Instead of one library call a value, e^-|x| of all values at once.
+/// sigmoid() of a block; x and out do not overlap. Instead of one library call a value, e^-|x| of
+/// all values at once.
 void sigmoids(const double* x, int64_t count, double* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = -std::fabs(x[i]);
   exponentials(out, count, 0);
@@ -63,7 +64,8 @@ Result<Wide> relu(const TensorView& x) {
 }
 
 Result<Wide> gelu(const TensorView& x, GeluForm form) {
-  // Both forms without the sum 1 + f where f is close to -1 and it loses digits; erfc() takes longer than erf().
+  // Both forms without the sum 1 + f where f is close to -1 and it loses digits; erfc() takes
+  // longer than erf().
   if (form == GeluForm::Erf)
     return map_values(x, [](double v) {
       constexpr double scale = 1 / std::numbers::sqrt2;

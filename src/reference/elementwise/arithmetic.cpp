@@ -39,8 +39,8 @@ double truncated(double value) { return std::isnan(value) ? 0.0 : std::trunc(val
 Result<Tensor> cast_integers(const TensorView& x, DType dtype) {
   ASSAY_TRY(Whole values, whole(x));
   if (is_float(dtype)) {
-    // Float32 and Float64 straight from the integer: one rounding. A double in between is exact for the smaller
-    // types wherever they are finite, but for half-way cases beyond 2^53.
+    // Float32 and Float64 straight from the integer: one rounding. A double in between is exact for
+    // the smaller types wherever they are finite, but for half-way cases beyond 2^53.
     if (dtype == DType::Float32) {
       Wide rounded(values.shape);
       for (size_t i = 0; i < values.values.size(); ++i)

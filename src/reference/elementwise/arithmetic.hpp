@@ -18,7 +18,8 @@ namespace assay::reference {
 [[nodiscard]] Result<Whole> logical_not(const TensorView& x);
 
 enum class Arithmetic : uint8_t { Add, Subtract, Multiply, Divide };
-/// Float64; Int64 for two integer tensors, wrapped to their type where both have the same, except Divide.
+/// Float64; Int64 for two integer tensors, wrapped to their type where both have the same, except
+/// Divide.
 /// errors  Invalid (shapes do not broadcast) | Unsupported (complex and packed types) | TooLarge
 [[nodiscard]] Result<Tensor> arithmetic(Arithmetic operation, const TensorView& a,
                                         const TensorView& b);

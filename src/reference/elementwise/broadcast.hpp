@@ -7,7 +7,8 @@
 
 namespace assay::reference {
 
-/// Values that loops over several operands read at a time; a few of these blocks fit in the first cache.
+/// Values that loops over several operands read at a time; a few of these blocks fit in the first
+/// cache.
 inline constexpr int64_t kBlock = 2048;
 
 /// Values of a view under a larger shape, in C order of that shape.

@@ -9,7 +9,8 @@
 
 namespace assay::reference {
 
-/// `f` of every block of values while it is in the cache. F: void(double* values, int64_t count), count at most kBlock.
+/// `f` of every block of values while it is in the cache. F: void(double* values, int64_t count),
+/// count at most kBlock.
 /// errors  Unsupported (types without real values) | TooLarge
 template <typename F>
 [[nodiscard]] Result<Wide> map_blocks(const TensorView& x, F f) {

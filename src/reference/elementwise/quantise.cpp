@@ -40,7 +40,8 @@ Status combine_channels(Wide& values, const TensorView& scale, const TensorView*
   return {};
 }
 
-/// The largest number that values of a row are scaled to; 0 for a type that nothing is quantised to.
+/// The largest number that values of a row are scaled to; 0 for a type that nothing is quantised
+/// to.
 double scale_limit(DType target) {
   switch (target) {
     case DType::Int8:
@@ -160,8 +161,8 @@ Result<DynamicQuantised> dynamic_quantise(Wide x, bool asymmetric, DType target)
 }
 
 Wide rounded_to_int8(Wide values) {
-  // quantise_int8() without a library call a value: cut off first, which changes no result, then rounded by a sum
-  // whose last digit is the unit. A NaN passes through all of it.
+  // quantise_int8() without a library call a value: cut off first, which changes no result, then
+  // rounded by a sum whose last digit is the unit. A NaN passes through all of it.
   constexpr double kRounder = 6755399441055744.0;  // 1.5 * 2^52
   for (double& value : values.values) {
     const double low = value < -128.0 ? -128.0 : value;

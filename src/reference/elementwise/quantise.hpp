@@ -24,8 +24,8 @@ enum class ScaleUse : uint8_t {
                                                 const TensorView* offset,
                                                 ScaleUse use = ScaleUse::Divide);
 
-/// clamp((y - offset) * scale, -65504, 65504): int8 or float16 values back to what a float16 can hold.
-/// Arguments as above, y in place of x.
+/// clamp((y - offset) * scale, -65504, 65504): int8 or float16 values back to what a float16 can
+/// hold. Arguments as above, y in place of x.
 /// errors  of quantise_per_channel()
 [[nodiscard]] Result<Wide> dequantise_per_channel(Wide y, const TensorView& scale,
                                                   const TensorView* offset);
@@ -50,8 +50,9 @@ struct DynamicQuantised {
 /// quantise_int8() of every value.
 [[nodiscard]] Wide rounded_to_int8(Wide values);
 
-/// rounded_to_int8(), or the nearest value of Float8E4M3FN, Float8E5M2 or HiFloat8; too large ones become the largest finite (Float8E5M2:
-/// infinity). HiFloat8 rounds halves away from zero, as its encoding is published; the others to even.
+/// rounded_to_int8(), or the nearest value of Float8E4M3FN, Float8E5M2 or HiFloat8; too large ones
+/// become the largest finite (Float8E5M2: infinity). HiFloat8 rounds halves away from zero, as its
+/// encoding is published; the others to even.
 /// errors  Unsupported (another type)
 [[nodiscard]] Result<Wide> rounded_to(Wide values, DType target);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of single elements by name (UNARY), and gated linear units (GLU).
 //
-// ggml's gelu is the one with tanh. The CPU back end looks it and gelu_quick up in a table of float16: argument and
+// ggml's gelu is the one with tanh. The CPU back end looks it and gelu_quick up in a table of
+// float16: argument and
 // result are rounded to float16, so that their error is 2^-11 (|y| + |slope| |x|).
 #include <cmath>
 

@@ -169,8 +169,8 @@ Status keep_seen(Attention* attention, AttentionSequence* one) {
   return {};
 }
 
-/// q [d, queries, heads, batches], k [d, keys, kv heads, ...], v [dv, keys, kv heads, ...]; result [dv, heads,
-/// queries, batches].
+/// q [d, queries, heads, batches], k [d, keys, kv heads, ...], v [dv, keys, kv heads, ...]; result
+/// [dv, heads, queries, batches].
 Result<Attention> attention_of(const Arguments& arguments) {
   ASSAY_TRY(const Source query, source(arguments, "src0"));
   ASSAY_TRY(const Source key, source(arguments, "src1"));
@@ -242,9 +242,10 @@ double largest_norm(const Wide& values) {
   return std::sqrt(largest);
 }
 
-/// Keys decide into what queries are converted, so that every score is off by s = roundoff scale |q| |k| or by half the
-/// step of q; values in float16 are summed up in float16 over all n keys: 2^-11 sqrt(n) each of C = sum p |v|. Four
-/// standard deviations of the latter bound it.
+/// Keys decide into what queries are converted, so that every score is off by s = roundoff scale
+/// |q| |k| or by half the
+/// step of q; values in float16 are summed up in float16 over all n keys: 2^-11 sqrt(n) each of C =
+/// sum p |v|. Four standard deviations of the latter bound it.
 Result<Magnitudes> rounding_of_flash_attention(const Arguments& arguments, int jobs) {
   ASSAY_TRY(const Attention call, attention_of(arguments));
   ASSAY_TRY(const std::string key_type, stored_type(arguments, "src1"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of ggml: sources with four axes, parameters by name or as words, and operators of aten that mean the same.
+// Calls of ggml: sources with four axes, parameters by name or as words, and operators of aten that
+// mean the same.
 #pragma once
 #include <array>
 #include <optional>
@@ -18,7 +19,8 @@ using aten::Magnitudes;
 using aten::OperatorClass;
 using aten::Values;
 
-/// Rounding errors of accumulators, float16 and bfloat16: half the distance of two values, relative.
+/// Rounding errors of accumulators, float16 and bfloat16: half the distance of two values,
+/// relative.
 inline constexpr double kFloat32Roundoff = 0x1p-24;
 inline constexpr double kFloat16Roundoff = 0x1p-11;
 inline constexpr double kBFloat16Roundoff = 0x1p-8;
@@ -27,10 +29,12 @@ inline constexpr double kMeanRounding = 0.425;
 
 // ---- Rows of the table --------------------------------------------------------------------------
 
-/// Fills in the arguments of the operator of aten that means the same, and its name where the row has none.
+/// Fills in the arguments of the operator of aten that means the same, and its name where the row
+/// has none.
 using Translate = Status (*)(const Arguments& arguments, Call* same);
 
-/// What C of an operator is whose kernels err by w = factor u sqrt(terms) C, with w^2/12 on average.
+/// What C of an operator is whose kernels err by w = factor u sqrt(terms) C, with w^2/12 on
+/// average.
 enum class Size : uint8_t {
   Nothing,  // kernels round the result once or not at all
   Result,   // |y|
@@ -42,8 +46,9 @@ struct Roundoff {
   double factor = 0;
 };
 
-/// What kernels of ggml's CPU back end may err, element by element of the result: `allowed` (w), `variance` (v) and
-/// `c`, all of the shape of the result. Other back ends err less, as they convert less.
+/// What kernels of ggml's CPU back end may err, element by element of the result: `allowed` (w),
+/// `variance` (v) and `c`, all of the shape of the result. Other back ends err less, as they
+/// convert less.
 using RoundingOf = Result<Magnitudes> (*)(const Arguments& arguments, int jobs);
 
 /// Either the operator of aten that means the same, or functions of our own.
@@ -118,8 +123,8 @@ void set_list(Call* call, std::string_view name, std::span<const int64_t> values
 
 // ---- Parameters ---------------------------------------------------------------------------------
 
-/// A parameter by name, or from word `word` of "op_params", or the fallback. Reals are those of float32, as ggml has
-/// them, also where a text of fewer digits stood for them.
+/// A parameter by name, or from word `word` of "op_params", or the fallback. Reals are those of
+/// float32, as ggml has them, also where a text of fewer digits stood for them.
 /// errors  Invalid (another type; missing without fallback)
 [[nodiscard]] Result<int64_t> integer(const Arguments& arguments, std::string_view name,
                                       size_t word, std::optional<int64_t> fallback = {});
@@ -138,7 +143,8 @@ void set_list(Call* call, std::string_view name, std::span<const int64_t> values
 /// The same where nothing else says the sizes.
 /// errors  Invalid (missing)
 [[nodiscard]] Result<Sizes> needed_sizes(const Arguments& arguments);
-/// The type in which a source was stored, in lower case: "src0_type" says it of one that comes as values.
+/// The type in which a source was stored, in lower case: "src0_type" says it of one that comes as
+/// values.
 [[nodiscard]] Result<std::string> stored_type(const Arguments& arguments, std::string_view name);
 
 }  // namespace assay::reference::ggml

@@ -181,7 +181,8 @@ TEST(GgmlReference, EveryOperatorRefusesACallWithoutSources) {
 }
 
 TEST(GgmlRounding, QuantisedWeightsAllowTheStepOfTheActivation) {
-  // One block of 32: largest value 127 of x, so that d = 1 and a value is off by at most 1/2, and by 2^-11 of itself.
+  // One block of 32: largest value 127 of x, so that d = 1 and a value is off by at most 1/2, and
+  // by 2^-11 of itself.
   Wide w(Dims{1, 32}, 1.0);
   Wide x(Dims{1, 32}, 0.0);
   x.values[0] = 127;

@@ -15,7 +15,8 @@ struct Window {
   int64_t size = 1, stride = 1, padding = 0, dilation = 1;
 };
 
-/// [images, channels, H, W] -> [images, channels, OH, OW, KH, KW]: the values under the kernel at each of its places.
+/// [images, channels, H, W] -> [images, channels, OH, OW, KH, KW]: the values under the kernel at
+/// each of its places.
 Result<Tensor> windows_of(const Arguments& arguments, const Tensor& images, const Window& h,
                           const Window& w, double border) {
   Call padded;
@@ -43,7 +44,8 @@ Result<Tensor> windows_of(const Arguments& arguments, const Tensor& images, cons
   return windows;
 }
 
-/// Kernel [KW, KH, IC, OC] of which only the sizes count, image [W, H, IC, N] -> [IC KH KW, OW, OH, N]; in one
+/// Kernel [KW, KH, IC, OC] of which only the sizes count, image [W, H, IC, N] -> [IC KH KW, OW, OH,
+/// N]; in one
 /// dimension kernel [KW, IC, OC], image [W, IC, N] -> [IC KW, OW, N].
 Status im2col(const Arguments& arguments, Call* same) {
   ASSAY_TRY(const Source kernel, source(arguments, "src0"));

@@ -34,8 +34,9 @@ Status reshape(const Arguments& arguments, Call* same) {
   return under_sizes(arguments, ne, same);
 }
 
-/// Sizes of the result, byte offset and strides in elements, slowest first; without strides those of a result
-/// without gaps. The source must be without gaps itself: a view counts from its first byte.
+/// Sizes of the result, byte offset and strides in elements, slowest first; without strides those
+/// of a result without gaps. The source must be without gaps itself: a view counts from its first
+/// byte.
 Status view(const Arguments& arguments, Call* same) {
   ASSAY_TRY(const Tensor tensor, arguments.tensor("src0"));
   ASSAY_TRY(const Sizes ne, needed_sizes(arguments));
@@ -154,7 +155,8 @@ Result<Values> mask_diagonal(const Arguments& arguments, const EvaluateOptions&)
   return result_of(std::move(x));
 }
 
-/// "padding" [8]: left and right of every dimension, the fastest first; zeros, or the other side again.
+/// "padding" [8]: left and right of every dimension, the fastest first; zeros, or the other side
+/// again.
 Status pad(const Arguments& arguments, Call* same) {
   ASSAY_TRY(Source x, source(arguments, "src0"));
   std::array<int64_t, 8> sides{};

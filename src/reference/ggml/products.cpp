@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with weights: mul_mat and mul_mat_id, and what kernels of the CPU back end err in them.
 //
-// The result is x . W^T of every pair of matrices; W is repeated over the outer dimensions of x (grouped heads). In the
-// CPU back end the activation x is converted first, to the type that the type of W is multiplied with:
+// The result is x . W^T of every pair of matrices; W is repeated over the outer dimensions of x
+// (grouped heads). In the CPU back end the activation x is converted first, to the type that the
+// type of W is multiplied with:
 //
 //   W                            x becomes                  error of a value of x
 //   f32                          itself                     0
@@ -12,9 +13,11 @@
 //   q4_1 q5_1                    q8_1: the same with sums   the same, and 2^-11 |sum of the block| max|W| for the sum
 //   k-quants, iq*, tq*           q8_K: 256 values           d/2
 //
-// so that w = sum |W| error, or 8 standard deviations of that sum and the roundoff times |y| (values that are all equal
-// are rounded to the same side) where that is less, which it is in long sums, to which the rounding of the sum itself comes: 2 sqrt(K) u C with C = |W| . |x|. The
-// variance takes d^2/12 and 0.425 of the roundoff.
+// so that w = sum |W| error, or 8 standard deviations of that sum and the roundoff times |y|
+// (values that are all equal
+// are rounded to the same side) where that is less, which it is in long sums, to which the rounding
+// of the sum itself comes: 2 sqrt(K) u C with C = |W| . |x|. The variance takes d^2/12 and 0.425 of
+// the roundoff.
 #include <algorithm>
 #include <cmath>
 
@@ -73,8 +76,8 @@ TensorView matrix_of(const TensorView& view, int64_t i2) {
   return matrix;
 }
 
-/// Axis 0 of `parts` and axis 1 of `repeated` parts each split in two, so that matrices of W meet those of x by
-/// broadcasting: [parts, repeats, parts, repeats, rows, columns].
+/// Axis 0 of `parts` and axis 1 of `repeated` parts each split in two, so that matrices of W meet
+/// those of x by broadcasting: [parts, repeats, parts, repeats, rows, columns].
 TensorView split_matrices(const TensorView& view, const Sizes& of_w) {
   TensorView split = view;
   split.shape = {of_w[3],       view.shape[0] / of_w[3],

@@ -8,8 +8,8 @@
 //   40 imrope (i, i + n_dims/2)                  the same, interleaved: pair i takes position i mod 3
 //   24 vision (i, i + n_dims), n_dims = size/2   by sections, each of which starts again with the fastest angle
 //
-// Angle of pair i: pos base^(-2i/n_dims) / factor[i], times freq_scale, mixed with the unscaled one by YaRN's ramp.
-// Channels beyond n_dims are copied.
+// Angle of pair i: pos base^(-2i/n_dims) / factor[i], times freq_scale, mixed with the unscaled one
+// by YaRN's ramp. Channels beyond n_dims are copied.
 #include <cmath>
 #include <numbers>
 
@@ -120,7 +120,8 @@ double pair_of_turns(const Rope& rope, double turns) {
          (2 * std::log(rope.freq_base));
 }
 
-/// What turns a pair of one token: cosine and sine times the magnitude, and the size of the angle before scaling.
+/// What turns a pair of one token: cosine and sine times the magnitude, and the size of the angle
+/// before scaling.
 struct Turn {
   double cosine = 0;
   double sine = 0;
@@ -199,8 +200,8 @@ Result<Values> rope(const Arguments& arguments, const EvaluateOptions&) {
   return result_of(std::move(whole));
 }
 
-/// Kernels get the angle of pair i by i products in float32 from pos: its error is (2i + 4) u |angle|, which for
-/// positions in the thousands is far more than that of sine and cosine.
+/// Kernels get the angle of pair i by i products in float32 from pos: its error is (2i + 4) u
+/// |angle|, which for positions in the thousands is far more than that of sine and cosine.
 Result<Magnitudes> rounding_of_rope(const Arguments& arguments, int) {
   ASSAY_TRY(const Source given, source(arguments, "src0"));
   ASSAY_TRY(const Rope how, rope_of(arguments, given.ne));

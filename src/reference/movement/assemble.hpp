@@ -16,7 +16,8 @@ namespace assay::reference {
 [[nodiscard]] Result<Tensor> stack(std::span<const Tensor> parts);
 
 /// x multiples[i] times along dimension i; missing leading dimensions of x count as 1.
-/// errors  Invalid (fewer multiples than dimensions, a negative one) | Unsupported (packed types) | TooLarge
+/// errors  Invalid (fewer multiples than dimensions, a negative one) | Unsupported (packed types) |
+///         TooLarge
 [[nodiscard]] Result<Tensor> tile(const Tensor& x, std::span<const int64_t> multiples);
 
 /// cond != 0 ? a : b, all three broadcast against each other.
@@ -31,8 +32,8 @@ namespace assay::reference {
 [[nodiscard]] Result<Tensor> full(const Dims& shape, double value, DType dtype);
 
 /// A copy of x with x[starts[0] : ends[0] : strides[0], ...] = source, one entry a dimension.
-/// errors  Invalid (number of entries, range outside x, stride below 1, source of another shape or type) |
-///         Unsupported (packed types)
+/// errors  Invalid (number of entries, range outside x, stride below 1, source of another shape or
+///         type) | Unsupported (packed types)
 [[nodiscard]] Result<Tensor> set_value(const Tensor& x, const Tensor& source,
                                        std::span<const int64_t> starts,
                                        std::span<const int64_t> ends,

@@ -28,9 +28,9 @@ struct NewTensor {
 /// The values of `tensor` in C order, in memory of their own.
 [[nodiscard]] Result<NewTensor> copy_of(const Tensor& tensor);
 
-/// Writes all elements of `source` to where `strides` (elements, one a dimension of source) place them from
-/// `target` on.
-/// Precondition: all of them lie inside the target's memory; equal element size.
+/// Writes all elements of `source` to where `strides` (elements, one a dimension of source) place
+/// them from `target` on. Precondition: all of them lie inside the target's memory; equal element
+/// size.
 void scatter_bytes(const TensorView& source, std::byte* target, const Dims& strides);
 
 }  // namespace assay::reference

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Key and value caches: which row of new keys goes into which slot, and the rows in a cache. Rows are moved
-// as bytes, so caches of any type and of gigabytes cost one copy.
+// Key and value caches: which row of new keys goes into which slot, and the rows in a cache. Rows
+// are moved as bytes, so caches of any type and of gigabytes cost one copy.
 #pragma once
 #include <span>
 #include <vector>
@@ -31,12 +31,13 @@ struct SlotWrite {
 /// Token t goes into slots[t]; negative slots take nothing.
 [[nodiscard]] std::vector<SlotWrite> token_writes(std::span<const int64_t> slots);
 
-/// Each head keeps its own window of a sequence (a cache with one head). Entry i of slots and wins belongs to
-/// sequence i / heads and head i % heads: the last wins[i] tokens of the sequence go into slots[i], slots[i] + 1, ...
-/// Rows count (token, head) pairs: row = token * heads + head.
+/// Each head keeps its own window of a sequence (a cache with one head). Entry i of slots and wins
+/// belongs to sequence i / heads and head i % heads: the last wins[i] tokens of the sequence go
+/// into slots[i], slots[i] + 1, ... Rows count (token, head) pairs: row = token * heads + head.
 ///
 /// lengths  tokens of each sequence
-/// errors   Invalid (numbers of entries, a window longer than all tokens up to there, heads below 1)
+/// errors   Invalid (numbers of entries, a window longer than all tokens up to there, heads below
+///          1)
 [[nodiscard]] Result<std::vector<SlotWrite>> window_writes(std::span<const int64_t> slots,
                                                            std::span<const int64_t> wins,
                                                            std::span<const int64_t> lengths,
@@ -55,7 +56,8 @@ struct SlotWrite {
 /// A copy of the cache with the writes done in order.
 ///
 /// rows    [..., row elements] in C order: element count / row_elements rows
-/// errors  Invalid (types, slots outside the cache, rows outside `rows`) | Unsupported (packed types)
+/// errors  Invalid (types, slots outside the cache, rows outside `rows`) | Unsupported (packed
+///         types)
 [[nodiscard]] Result<Tensor> write_slots(const Tensor& cache, const CacheLayout& layout,
                                          const Tensor& rows, std::span<const SlotWrite> writes);
 /// The tokens in the given slots: [slots, row elements].
@@ -67,8 +69,8 @@ struct SlotWrite {
 [[nodiscard]] Result<Tensor> pick_rows(const Tensor& rows, int64_t row_elements,
                                        std::span<const SlotWrite> writes);
 
-/// Slots of the tokens that block tables list: token j of sequence b lies in block tables[b][start / block_size + j /
-/// block_size] at j % block_size. Negative blocks are left out.
+/// Slots of the tokens that block tables list: token j of sequence b lies in block tables[b][start
+/// / block_size + j / block_size] at j % block_size. Negative blocks are left out.
 ///
 /// tables   [sequences, blocks of a sequence]
 /// lengths  tokens of each sequence
@@ -79,19 +81,22 @@ struct SlotWrite {
                                                        std::span<const int64_t> starts,
                                                        int64_t block_size);
 
-/// Writes of new keys or values into a cache [layers, batch, positions, hidden], seen as layers * batch blocks:
-/// token j of sequence b goes to position token_offset[b] - lengths[b] + j of layer `layer`.
+/// Writes of new keys or values into a cache [layers, batch, positions, hidden], seen as layers *
+/// batch blocks: token j of sequence b goes to position token_offset[b] - lengths[b] + j of layer
+/// `layer`.
 /// errors  Invalid (layer, numbers of entries, positions outside the cache)
 [[nodiscard]] Result<std::vector<SlotWrite>> layer_writes(const TensorView& past, int64_t layer,
                                                           std::span<const int64_t> token_offset,
                                                           std::span<const int64_t> lengths);
 
-/// [layers * batch, positions, ...]: such a cache as a paged one. Precondition: a shape that layer_writes() took.
+/// [layers * batch, positions, ...]: such a cache as a paged one. Precondition: a shape that
+/// layer_writes() took.
 [[nodiscard]] Dims joined_leading_dims(const Dims& past);
 
-/// A copy of the cache [blocks, ...] with block sources[i] copied to targets[cum_sum[i - 1]] ... targets[cum_sum[i] - 1],
-/// in this order; a block that was overwritten counts as it is then.
-/// errors  Invalid (blocks outside the cache, cum_sum that falls or exceeds the targets) | Unsupported (packed types)
+/// A copy of the cache [blocks, ...] with block sources[i] copied to targets[cum_sum[i - 1]] ...
+/// targets[cum_sum[i] - 1], in this order; a block that was overwritten counts as it is then.
+/// errors  Invalid (blocks outside the cache, cum_sum that falls or exceeds the targets) |
+///         Unsupported (packed types)
 [[nodiscard]] Result<Tensor> copy_blocks(const Tensor& cache, std::span<const int64_t> sources,
                                          std::span<const int64_t> targets,
                                          std::span<const int64_t> cum_sum);

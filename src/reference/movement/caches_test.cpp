@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic that a reader can follow by hand; generated shapes: tests/python/reference/test_movement.py.
+// Arithmetic that a reader can follow by hand; generated shapes:
+// tests/python/reference/test_movement.py.
 #include "reference/movement/caches.hpp"
 
 #include <gtest/gtest.h>

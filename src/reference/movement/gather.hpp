@@ -13,13 +13,14 @@ namespace assay::reference {
 /// indices     [batch dims..., j...] of any integer type
 /// axis        of x; batch_dims <= axis; negative counts from the end
 /// batch_dims  leading dimensions that x and indices share; negative counts from the end of indices
-/// errors      Invalid (shapes; an index outside [0, size), named with its place) | Unsupported (indices that are
-///             no integers, packed types) | TooLarge
+/// errors      Invalid (shapes; an index outside [0, size), named with its place) | Unsupported
+///             (indices that are no integers, packed types) | TooLarge
 [[nodiscard]] Result<Tensor> gather(const Tensor& x, const Tensor& indices, int64_t axis,
                                     int64_t batch_dims);
 
-/// A copy of x with y[..., indices[p], ...] = updates[p] (or += with `add`) for every place p of indices, the index
-/// standing for the place along `axis`. Of several writes to one element the last in C order stays.
+/// A copy of x with y[..., indices[p], ...] = updates[p] (or += with `add`) for every place p of
+/// indices, the index standing for the place along `axis`. Of several writes to one element the
+/// last in C order stays.
 ///
 /// indices  integers, x's rank; in every dimension but `axis` no larger than x
 /// updates  x's type, in no dimension smaller than indices

@@ -19,7 +19,8 @@ namespace assay::reference {
 ///
 /// x        [batch, padded length, ...]
 /// returns  [sum of lengths, ...] of x's type
-/// errors   Invalid (a length that is negative or above the padded one, other number of lengths) | Unsupported
+/// errors   Invalid (a length that is negative or above the padded one, other number of lengths) |
+///          Unsupported
 [[nodiscard]] Result<Tensor> unpad_sequences(const Tensor& x, std::span<const int64_t> lengths);
 /// The other way: [batch, padded length, ...], filled up with zeros.
 /// errors   Invalid (lengths that do not fit x or exceed `padded`) | Unsupported | TooLarge
@@ -40,12 +41,13 @@ struct UnpaddedIds {
                                             std::span<const int64_t> cum_offsets,
                                             std::span<const int64_t> lengths);
 
-/// Square masks of different sizes without gaps: for each sequence `heads` times mask[b, :, :n, :n] in C order,
-/// n = lengths[b].
+/// Square masks of different sizes without gaps: for each sequence `heads` times mask[b, :, :n, :n]
+/// in C order, n = lengths[b].
 ///
 /// mask     [batch, ..., s, s]
 /// returns  one dimension, mask's type
-/// errors   Invalid (shape, lengths above s, more lengths than batches, heads below 0) | Unsupported | TooLarge
+/// errors   Invalid (shape, lengths above s, more lengths than batches, heads below 0) |
+///          Unsupported | TooLarge
 [[nodiscard]] Result<Tensor> ragged_masks(const Tensor& mask, int64_t heads,
                                           std::span<const int64_t> lengths);
 

@@ -11,14 +11,15 @@ namespace assay::reference {
 [[nodiscard]] int64_t nz_block_columns(DType dtype);
 inline constexpr int64_t kNzBlockRows = 16;
 
-/// Element (r, c) of the matrix is nz[..., c / c0, r, c % c0]. Padding is cropped, nothing is converted.
+/// Element (r, c) of the matrix is nz[..., c / c0, r, c % c0]. Padding is cropped, nothing is
+/// converted.
 ///
-/// nz             [..., C1, R, c0], or with rows in blocks too [..., C1, R1, 16, c0]; the second form is
-///                taken when the first one has too few rows or columns
+/// nz             [..., C1, R, c0], or with rows in blocks too [..., C1, R1, 16, c0]; the second
+///                form is taken when the first one has too few rows or columns
 /// rows, columns  of the matrix; -1: all that are stored
 /// returns        [..., rows, columns] of the same type, contiguous
-/// errors         Invalid (fewer than three dimensions, more rows or columns than stored) | Unsupported
-///                (packed types) | TooLarge
+/// errors         Invalid (fewer than three dimensions, more rows or columns than stored) |
+///                Unsupported (packed types) | TooLarge
 [[nodiscard]] Result<Tensor> nz_to_nd(const Tensor& nz, int64_t rows, int64_t columns);
 
 /// The other way, rows filled up with zeros to a multiple of 16 and columns to one of c0.

@@ -9,8 +9,9 @@
 namespace assay::reference {
 
 /// y[i0, i1, ...] = x.flat[offset + sum ik * stride[k]]. An x with gaps is copied first.
-/// errors  Invalid (negative size, lists of different lengths, start before the first element) | Truncated
-///         (reaches behind the last element) | Unsupported (packed types with gaps) | TooLarge
+/// errors  Invalid (negative size, lists of different lengths, start before the first element) |
+///         Truncated (reaches behind the last element) | Unsupported (packed types with gaps) |
+///         TooLarge
 [[nodiscard]] Result<Tensor> as_strided(const Tensor& x, const Dims& size, const Dims& stride,
                                         int64_t offset);
 
@@ -18,8 +19,8 @@ namespace assay::reference {
 /// errors  Invalid (perm is no permutation of the dimensions)
 [[nodiscard]] Result<Tensor> transpose(const Tensor& x, std::span<const int64_t> perm);
 
-/// y = x[offsets[0] : offsets[0] + sizes[0], ...], one entry a dimension. A negative offset counts from the
-/// end of the dimension, size -1 means up to its end.
+/// y = x[offsets[0] : offsets[0] + sizes[0], ...], one entry a dimension. A negative offset counts
+/// from the end of the dimension, size -1 means up to its end.
 /// errors  Invalid (other number of entries, a range outside the dimension)
 [[nodiscard]] Result<Tensor> slice(const Tensor& x, std::span<const int64_t> offsets,
                                    std::span<const int64_t> sizes);

@@ -14,8 +14,8 @@ struct LayerNormOptions {
 /// y = (x - mean) / sqrt(var + eps) * gamma + beta with the biased variance.
 ///
 /// terms        their sum is x; see sum_of()
-/// gamma, beta  the sizes that x ends with, leading ones apart: fewer dimensions than are normalised, or more
-///              (Cohere: one gamma a head); none: 1 and 0
+/// gamma, beta  the sizes that x ends with, leading ones apart: fewer dimensions than are
+///              normalised, or more (Cohere: one gamma a head); none: 1 and 0
 /// returns      shape of x
 /// errors       Invalid (shapes) | Unsupported (no real numbers) | TooLarge
 /// source       Ba, Kiros, Hinton, Layer Normalization

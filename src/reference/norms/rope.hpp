@@ -18,17 +18,20 @@ struct RopeOptions {
 /// Each group of a head has halves (u, v), with the same halves of its part of the tables:
 ///   u' = u * cos_u - v * sin_u,   v' = v * cos_v + u * sin_v
 ///
-/// x         [tokens, heads * d], [tokens, heads, d], [batch, seq, heads * d] or [batch, seq, heads, d]
-/// cos, sin  d values (their last dimension) for each token, tokens in C order; or for each position of a 4-d x,
-///           shared by the batch
+/// x         [tokens, heads * d], [tokens, heads, d], [batch, seq, heads * d] or [batch, seq,
+///           heads, d]
+/// cos, sin  d values (their last dimension) for each token, tokens in C order; or for each
+///           position of a 4-d x, shared by the batch
 /// returns   shape of x
-/// errors    Invalid (shapes; d not a multiple of 2 * groups) | Unsupported (no real numbers) | TooLarge
+/// errors    Invalid (shapes; d not a multiple of 2 * groups) | Unsupported (no real numbers) |
+///           TooLarge
 /// source    Su et al., RoFormer
 [[nodiscard]] Result<Wide> rope(const TensorView& x, const TensorView& cos, const TensorView& sin,
                                 const RopeOptions& options = {});
 
-/// g * (cos + (sin_v, -sin_u)), element by element, for each head: what training kernels compute that take sequences of
-/// one batch from the start of the tables. (The adjoint of rope() is rope() with -sin.)
+/// g * (cos + (sin_v, -sin_u)), element by element, for each head: what training kernels compute
+/// that take sequences of one batch from the start of the tables. (The adjoint of rope() is rope()
+/// with -sin.)
 ///
 /// gradient     [tokens, heads * d]
 /// cos, sin     [positions, d]; sequence b uses the rows [0, seq_lens[b])
@@ -49,8 +52,9 @@ struct RotaryTables {
   Wide cos;  // [tokens, d]
   Wide sin;
 };
-/// cos and sin of position * inverse frequency, the frequencies twice beside each other. The angle is one float32
-/// product, as tables are made everywhere: at position 10^5 its rounding is larger than a float16's.
+/// cos and sin of position * inverse frequency, the frequencies twice beside each other. The angle
+/// is one float32 product, as tables are made everywhere: at position 10^5 its rounding is larger
+/// than a float16's.
 ///
 /// positions   integers [tokens], the sequences one after the other
 /// inv_freq    [batch, d / 2]: frequencies of each sequence

@@ -243,14 +243,15 @@ Result<Wide> normalised(std::span<const Term> terms, const std::optional<TensorV
 }
 
 void round_row_to_float16(double* values, int64_t count) {
-  // 42 of a double's 52 fraction bits go. Adding just under half of what remains, and the last kept bit,
-  // rounds halves to even; a carry into the exponent is right as it is.
+  // 42 of a double's 52 fraction bits go. Adding just under half of what remains, and the last kept
+  // bit, rounds halves to even; a carry into the exponent is right as it is.
   constexpr uint64_t kDropped = (uint64_t{1} << 42) - 1;
   for (int64_t i = 0; i < count; ++i) {
     const double value = values[i];
     const double magnitude = std::fabs(value);
     if (!(magnitude >= 0x1p-14)) {
-      // Subnormals are multiples of 2^-24; adding 1.5 * 2^28 leaves a double with just those. NaN stays.
+      // Subnormals are multiples of 2^-24; adding 1.5 * 2^28 leaves a double with just those. NaN
+      // stays.
       values[i] = std::copysign((magnitude + 0x1.8p28) - 0x1.8p28, value);
     } else if (magnitude >= 65520.0) {
       values[i] = std::copysign(std::numeric_limits<double>::infinity(), value);

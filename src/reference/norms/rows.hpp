@@ -17,8 +17,8 @@ struct Term {
   double factor = 1.0;
 };
 
-/// The sum of factor * view over all terms, in the order given; read block by block, so that a row is normalised while it
-/// is in the cache.
+/// The sum of factor * view over all terms, in the order given; read block by block, so that a row
+/// is normalised while it is in the cache.
 class Summed {
  public:
   /// terms     the first sets the shape; every other one has that shape or the sizes it ends with

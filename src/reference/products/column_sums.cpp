@@ -17,8 +17,8 @@ using simd::load;
 using simd::store;
 
 constexpr int64_t kLanes = 8;
-constexpr int64_t kDepth =
-    1024;  // of a column at a time: with its three sums it stays in the first cache
+// of a column at a time: with its three sums it stays in the first cache
+constexpr int64_t kDepth = 1024;
 constexpr int64_t kRows = 64;  // of rows of one block of columns
 
 using Factors = std::array<std::array<double, kColumnBlock>, kColumnDraws>;

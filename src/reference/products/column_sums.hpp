@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weighted sums over blocks of columns of a matrix w: x times such a sum is the same sum over a row of x . w, and costs a
+// Weighted sums over blocks of columns of a matrix w: x times such a sum is the same sum over a row
+// of x . w, and costs a
 // hundredth of the product.   docs/localisation.md "Products by sums"
 #pragma once
 #include "reference/wide.hpp"
@@ -9,8 +10,8 @@ namespace assay::reference {
 inline constexpr int kColumnDraws = 2;       // sets of factors
 inline constexpr int64_t kColumnBlock = 64;  // columns in one sum; the last may have fewer
 
-/// The factor of column j in set `draw`: +-[0.75, 1.25), spread at random but always the same. Two columns rarely have factors
-/// of one size, so an exchange of two values does not cancel.
+/// The factor of column j in set `draw`: +-[0.75, 1.25), spread at random but always the same. Two
+/// columns rarely have factors of one size, so an exchange of two values does not cancel.
 [[nodiscard]] double column_factor(int draw, int64_t j);
 
 [[nodiscard]] inline int64_t column_blocks(int64_t n) {

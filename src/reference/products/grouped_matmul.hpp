@@ -22,8 +22,10 @@ struct ExpertRows {
 /// column_scale  nullptr or [experts, n]: multiplies the products of integers
 /// row_scale     nullptr or one value for each row of x
 /// returns       up [rows, n], down [token_count, n]
-/// errors        Invalid (shapes; ends that descend or exceed the rows; tokens that are not there) | of matmul()
-/// source        hicann/ascend-transformer-boost: data_generation.py, GroupedMatmulWithRoutingOperation
+/// errors        Invalid (shapes; ends that descend or exceed the rows; tokens that are not there)
+///               | of matmul()
+/// source        hicann/ascend-transformer-boost: data_generation.py,
+///               GroupedMatmulWithRoutingOperation
 [[nodiscard]] Result<Wide> grouped_matmul_with_routing(const TensorView& x, const TensorView& w,
                                                        const ExpertRows& routing,
                                                        const TensorView* column_scale,
@@ -37,7 +39,8 @@ struct ExpertRows {
 /// accum       groups m n elements
 /// returns     the shape of accum
 /// errors      Invalid (shapes, ends that descend or exceed k) | of matmul()
-/// source      hicann/ascend-transformer-boost: data_generation.py, GroupedMatmulInplaceAddOperation
+/// source      hicann/ascend-transformer-boost: data_generation.py,
+///             GroupedMatmulInplaceAddOperation
 [[nodiscard]] Result<Wide> grouped_matmul_add(const TensorView& x, const TensorView& w,
                                               const TensorView& group_ends, const TensorView& accum,
                                               bool transpose_x, int jobs);

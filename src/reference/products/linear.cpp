@@ -89,7 +89,8 @@ Status multiply_rows(Wide& product, const TensorView& row_scale) {
   return {};
 }
 
-/// Makes integers of a row, computing in T, and returns their scale; a NaN stays one and takes the row with it.
+/// Makes integers of a row, computing in T, and returns their scale; a NaN stays one and takes the
+/// row with it.
 template <typename T>
 double quantise_row(double* values, int64_t count) {
   T largest = 0;

@@ -19,14 +19,15 @@ struct LinearOptions {
 ///
 /// x         [..., m, k], or [..., k, m] with transpose_x
 /// w         [..., n, k], or [..., k, n] without transpose_w; leading sizes broadcast
-/// bias      nullptr; [n], [1, n] or any shape that broadcasts to the result; [b, n] when x and w have
-///           three dimensions: a row for each batch
+/// bias      nullptr; [n], [1, n] or any shape that broadcasts to the result; [b, n] when x and w
+///           have three dimensions: a row for each batch
 /// returns   [..., m, n]
 /// errors    of matmul() | Invalid (bias of another shape)
 [[nodiscard]] Result<Wide> linear(const TensorView& x, const TensorView& w, const TensorView* bias,
                                   const LinearOptions& options = {});
 
-/// y[m, b, n] = sum over k of x[m, b, k] w[b, k, n], plus bias[b, n]: each batch has a column of rows of its own.
+/// y[m, b, n] = sum over k of x[m, b, k] w[b, k, n], plus bias[b, n]: each batch has a column of
+/// rows of its own.
 ///
 /// x         [m, b, k]
 /// w         [b, k, n] or [k, n]; with transpose_w [b, n, k] or [n, k]
@@ -36,7 +37,8 @@ struct LinearOptions {
                                             const TensorView* bias,
                                             const LinearOptions& options = {});
 
-/// Factors that int8 sums are multiplied by, as double. 64-bit integers hold a float32 in their low 32 bits.
+/// Factors that int8 sums are multiplied by, as double. 64-bit integers hold a float32 in their low
+/// 32 bits.
 /// errors  of widen()
 [[nodiscard]] Result<Wide> dequantisation_scales(const TensorView& scales);
 
@@ -51,7 +53,8 @@ struct LinearOptions {
                                             const TensorView* row_scale,
                                             const LinearOptions& options = {});
 
-/// x . ((w + offset) scale): only the weight is quantised. w' stays exact, whatever type a kernel keeps it in.
+/// x . ((w + offset) scale): only the weight is quantised. w' stays exact, whatever type a kernel
+/// keeps it in.
 ///
 /// x           [..., m, k]
 /// w           one matrix: [n, k], or [k, n] without transpose_w
@@ -64,12 +67,12 @@ struct LinearOptions {
                                                    const TensorView& scale, int64_t group_size,
                                                    const LinearOptions& options = {});
 
-/// How the scale of a row and x / scale are computed. x = max / 2 is 63.5 scales exactly, and what float32
-/// makes of it decides whether that becomes 63 or 64.
+/// How the scale of a row and x / scale are computed. x = max / 2 is 63.5 scales exactly, and what
+/// float32 makes of it decides whether that becomes 63 or 64.
 enum class RowScale : uint8_t { Exact, Float32 };
 
-/// Each row of x is quantised to int8 with a scale of its own, max|row| / 127; the product of integers is
-/// multiplied by both scales, then bias is added.
+/// Each row of x is quantised to int8 with a scale of its own, max|row| / 127; the product of
+/// integers is multiplied by both scales, then bias is added.
 ///
 /// x        [..., m, k], floats
 /// w        integers; scale, bias as above

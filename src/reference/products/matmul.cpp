@@ -202,7 +202,8 @@ void make_absolute(std::span<double> values) {
   for (double& value : values) value = std::fabs(value);
 }
 
-/// Rows of a matrix, each in one piece: where they lie when no widening is needed, otherwise widened.
+/// Rows of a matrix, each in one piece: where they lie when no widening is needed, otherwise
+/// widened.
 class RowReader {
  public:
   RowReader(const TensorView& matrix, bool absolute)

@@ -14,15 +14,15 @@ struct MatmulOptions {
   bool absolute = false;  // |x| . |w|: the size of what a product adds up
 };
 
-/// x . w as NumPy's matmul has it, every product and sum in float64. Products of integers are exact as
-/// long as sums stay below 2^53: k < 2^39 for int8.
+/// x . w as NumPy's matmul has it, every product and sum in float64. Products of integers are exact
+/// as long as sums stay below 2^53: k < 2^39 for int8.
 ///
 /// x         [..., m, k] or [k]: any real type, any strides
 /// w         [..., k, n]
-/// returns   [..., m, n], of one-dimensional x [..., n]; leading sizes broadcast against each other. k = 0
-///           gives zeros
-/// errors    Invalid (shapes that do not fit) | Unsupported (complex, Bits, types with several values in
-///           an element) | TooLarge
+/// returns   [..., m, n], of one-dimensional x [..., n]; leading sizes broadcast against each
+///           other. k = 0 gives zeros
+/// errors    Invalid (shapes that do not fit) | Unsupported (complex, Bits, types with several
+///           values in an element) | TooLarge
 /// memory    the result, 32 MB of widened rows of x, and 2 MB of widened w a thread
 /// sources   dgemm of OpenBLAS; up to four rows an own loop that reads w once
 [[nodiscard]] Result<Wide> matmul(const TensorView& x, const TensorView& w,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of layer sizes in float64 beside their floors: dgemm of operands that are doubles already, and widening
-// the weight alone.
+// Products of layer sizes in float64 beside their floors: dgemm of operands that are doubles
+// already, and widening the weight alone.
 #include <benchmark/benchmark.h>
 #include <cblas.h>
 

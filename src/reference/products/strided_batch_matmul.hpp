@@ -8,8 +8,8 @@
 
 namespace assay::reference {
 
-/// Row r of head j in batch i starts at base[i] + stride[i] j + ld[i] r; base[i + 1] is base[i] plus what the heads of
-/// batch i hold: m k heads for A, k n heads for B, m n heads for C.
+/// Row r of head j in batch i starts at base[i] + stride[i] j + ld[i] r; base[i + 1] is base[i]
+/// plus what the heads of batch i hold: m k heads for A, k n heads for B, m n heads for C.
 struct StridedBatches {
   bool transpose_a = false;  // A holds k rows of m values
   bool transpose_b = false;  // B holds n rows of k values
@@ -22,8 +22,8 @@ struct StridedBatches {
 /// Which elements of C the product writes, in ascending order; the others are undefined.
 ///
 /// a_count, b_count, c_count  elements of the flat operands
-/// errors                     Invalid (lists of different lengths, sizes below 0, rows that overlap or leave their
-///                            operand)
+/// errors                     Invalid (lists of different lengths, sizes below 0, rows that overlap
+///                            or leave their operand)
 [[nodiscard]] Result<std::vector<int64_t>> written_elements(const StridedBatches& batches,
                                                             int64_t a_count, int64_t b_count,
                                                             int64_t c_count);

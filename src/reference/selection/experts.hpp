@@ -5,8 +5,8 @@
 
 namespace assay::reference {
 
-/// The entries of all but the best groups set to zero. A group's score is the sum of its `largest` largest values; of
-/// equal scores the first group wins.
+/// The entries of all but the best groups set to zero. A group's score is the sum of its `largest`
+/// largest values; of equal scores the first group wins.
 ///
 /// x         [tokens, experts]
 /// groups    divides the experts
@@ -32,8 +32,8 @@ struct Routing {
   Wide scores;
   Wide gates;  // [tokens, experts], sigmoid(x)
 };
-/// Experts of each token: the top_k largest of sigmoid(x) + bias in the best groups; weights are sigmoid(x) of those,
-/// over their sum and times scale if normalised.
+/// Experts of each token: the top_k largest of sigmoid(x) + bias in the best groups; weights are
+/// sigmoid(x) of those, over their sum and times scale if normalised.
 ///
 /// x       [tokens, experts]
 /// bias    broadcasts to x

@@ -6,7 +6,8 @@ namespace assay::reference {
 GlibcRandom::GlibcRandom(uint32_t seed) {
   constexpr int64_t kModulus = 2147483647;  // 2^31 - 1
   constexpr int kDiscarded = 310;
-  // Words 0 to 30 by a linear congruence. A seed above 2^31 counts as negative, as C's conversion has it.
+  // Words 0 to 30 by a linear congruence. A seed above 2^31 counts as negative, as C's conversion
+  // has it.
   int64_t word = seed == 0 ? 1 : static_cast<int32_t>(seed);
   state_[0] = static_cast<uint32_t>(word);
   for (size_t i = 1; i < state_.size(); ++i) {

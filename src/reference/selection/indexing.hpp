@@ -37,7 +37,8 @@ struct Nonzero {
 [[nodiscard]] Result<Whole> one_hot(const TensorView& x, int64_t depth, int64_t one = 1,
                                     int64_t zero = 0, int64_t axis = -1);
 
-/// var[.., indices[j], ..] += alpha updates[.., j, ..] along an axis, for j in [0, count), in order.
+/// var[.., indices[j], ..] += alpha updates[.., j, ..] along an axis, for j in [0, count), in
+/// order.
 ///
 /// indices   [n], in [0, var.shape[axis])
 /// updates   var's shape with n at the axis

@@ -22,8 +22,8 @@ T plus(T a, T b) {
     return a + b;
 }
 
-/// [outer, size, inner] of a shape cut at dimensions [first, last]. Precondition: no size is 0, so that no product
-/// exceeds the element count.
+/// [outer, size, inner] of a shape cut at dimensions [first, last]. Precondition: no size is 0, so
+/// that no product exceeds the element count.
 struct Axis {
   int64_t outer = 1, size = 1, inner = 1;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of a row in order, with their places: NaN above everything, equal values in the order of their places.
+// Values of a row in order, with their places: NaN above everything, equal values in the order of
+// their places.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,8 @@
 namespace assay::reference {
 namespace {
 
-// Kernels look for the row's target block by block, and what they keep ends with the block that holds it.
+// Kernels look for the row's target block by block, and what they keep ends with the block that
+// holds it.
 constexpr int64_t kScanBlock = 16384;
 constexpr double kDropped = -9999;
 

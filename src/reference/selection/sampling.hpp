@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Picking tokens from probabilities.   docs/opcheck/selection.md
-// Kernels round cumulative sums to half precision, so a sum that lies close to the number it is compared with may fall
-// on either side: every choice names the places that are as good.
+// Kernels round cumulative sums to half precision, so a sum that lies close to the number it is
+// compared with may fall on either side: every choice names the places that are as good.
 #pragma once
 #include <span>
 #include <vector>
@@ -10,7 +10,8 @@
 
 namespace assay::reference {
 
-/// Sums this close to what they are compared with may fall on its other side: the unit of half precision below 1.
+/// Sums this close to what they are compared with may fall on its other side: the unit of half
+/// precision below 1.
 inline constexpr double kSumTolerance = 0x1p-10;
 
 struct Choice {
@@ -18,7 +19,8 @@ struct Choice {
   std::vector<int64_t> ties;  // places that are as good
 };
 
-/// Samples of each row by the inverse of its cumulative distribution: the first place whose sum exceeds r, 0 without one.
+/// Samples of each row by the inverse of its cumulative distribution: the first place whose sum
+/// exceeds r, 0 without one.
 ///
 /// probs       [batch, values]
 /// fractions   one number r of [0, 1] for each sample, shared by all rows
@@ -43,8 +45,8 @@ struct NucleusSample {
   std::vector<Choice> last;     // [batch], the last place that is kept
   Wide cumulative;              // [batch, values]
 };
-/// v = c[m] r with m the last place whose sum c stays below top_p; the choice is the number of sums below v
-/// (`inclusive`: up to v).
+/// v = c[m] r with m the last place whose sum c stays below top_p; the choice is the number of sums
+/// below v (`inclusive`: up to v).
 /// fractions   [batch], r of each row
 /// errors      Invalid (lengths, top_k out of range, no values)
 [[nodiscard]] Result<NucleusSample> sample_nucleus(const NucleusInput& input,

@@ -32,7 +32,8 @@ std::vector<T> list(const Array<T>& array) {
 std::vector<double> list(const Tensor& tensor) { return list(*widen(tensor.view)); }
 
 TEST(GlibcRandom, GivesTheNumbersOfTheCLibrary) {
-  // The library's own generator is the oracle where it is glibc; the published numbers are everywhere.
+  // The library's own generator is the oracle where it is glibc; the published numbers are
+  // everywhere.
   GlibcRandom one(1);
   EXPECT_EQ(one.next(), 1804289383u);
   EXPECT_EQ(one.next(), 846930886u);

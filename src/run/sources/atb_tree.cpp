@@ -73,7 +73,7 @@ class Reader {
     }
   }
 
-  // ---- processes and runs ------------------------------------------------------------------------
+  // ---- processes and runs -----------------------------------------------------------------------
 
   void start_rank(const AtbProcess& process) {
     rank_ = next_rank_++;
@@ -235,8 +235,8 @@ class Reader {
     }
   }
 
-  /// `ait_dump` is used by one run after the other. The manifest of the last one, and when processes ran, tell them from the
-  /// ranks of one.
+  /// `ait_dump` is used by one run after the other. The manifest of the last one, and when
+  /// processes ran, tell them from the ranks of one.
   void say_which_devices_are_shared() {
     std::map<int64_t, std::vector<Lifetime>> devices;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {

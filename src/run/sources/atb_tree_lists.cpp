@@ -56,7 +56,7 @@ std::optional<DType> dtype_of_word(std::string_view word) {
   return number ? formats::dtype_from_atb(*number) : std::nullopt;
 }
 
-// ---- statistic.csv -------------------------------------------------------------------------------
+// ---- statistic.csv ------------------------------------------------------------------------------
 
 /// "WordEmbedding/GatherOperation" and "0_0" as one path; nothing when they do not fit.
 std::optional<std::string> node_of(std::string_view names, std::string_view ids) {
@@ -100,7 +100,7 @@ std::optional<AtbStatisticRow> statistic_row(const std::vector<std::string>& cel
   return row;
 }
 
-// ---- operation lists -----------------------------------------------------------------------------
+// ---- operation lists ----------------------------------------------------------------------------
 
 constexpr std::string_view kOperationLists = "operation_io_tensors";
 
@@ -127,7 +127,7 @@ AtbListedCall listed_call(const formats::OpCsvRow& row, const std::string& step_
   return call;
 }
 
-// ---- topology ------------------------------------------------------------------------------------
+// ---- topology -----------------------------------------------------------------------------------
 
 /// Turns a topology into the tree of a run, whose nodes are named like the folders of the dump.
 class TreeMaker {
@@ -185,7 +185,7 @@ std::optional<topology::Graph> read_graph_file(const std::string& path, Run* run
   return std::nullopt;
 }
 
-// ---- coverage ------------------------------------------------------------------------------------
+// ---- coverage -----------------------------------------------------------------------------------
 
 using formats::count_of;
 using formats::member;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an ATB dump says beside its tensors: msprobe's table, lists of operations, topology, and what
+// What an ATB dump says beside its tensors: msprobe's table, lists of operations, topology, and
+// what
 // the probe and the command tell about the capture.   docs/formats/atb-tree.md
 #pragma once
 #include <map>

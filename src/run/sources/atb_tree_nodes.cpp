@@ -27,8 +27,8 @@ struct NodeFile {
   Moment moment = Moment::After;
 };
 
-/// The slot in which an input is before the operation and an output after it has the plain index, so
-/// that these meet each other in a comparison; the other two are marked.
+/// The slot in which an input is before the operation and an output after it has the plain index,
+/// so that these meet each other in a comparison; the other two are marked.
 std::string slot_of(const NodeFile& file, const std::set<std::string>& inputs_before) {
   std::string slot(file.name.index);
   if (file.name.role == Role::Output && file.moment == Moment::Before) slot += ".before";
@@ -84,8 +84,8 @@ class NodeReader {
     return {};
   }
 
-  /// Inputs get their place when the node is entered, outputs when it is left: what a graph computed
-  /// stands behind what its operations computed.
+  /// Inputs get their place when the node is entered, outputs when it is left: what a graph
+  /// computed stands behind what its operations computed.
   void read_node(const std::string& path, const std::string& node, int depth) {
     const uint64_t entry_place = nodes_.place_count++;
     std::vector<NodeFile> files;

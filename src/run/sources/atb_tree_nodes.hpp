@@ -73,8 +73,8 @@ void move_to_end(std::vector<T>* from, std::vector<T>* to) {
   }
 }
 
-/// Reads folders of operations, parallel where there are several next to each other. The result does not
-/// depend on the number of threads.
+/// Reads folders of operations, parallel where there are several next to each other. The result
+/// does not depend on the number of threads.
 /// folders   in order; what is no folder of an operation gives a warning
 [[nodiscard]] AtbNodes read_atb_nodes(const std::vector<FolderEntry>& folders, const AtbStep& step);
 

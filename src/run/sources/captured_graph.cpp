@@ -93,7 +93,8 @@ class CapturedGraph {
     ++run_.coverage.captured;
   }
 
-  /// A file is written when its node has run, and nothing else says in which order they did. A copy has other times.
+  /// A file is written when its node has run, and nothing else says in which order they did. A copy
+  /// has other times.
   static uint64_t modified_ns(const std::string& path) {
     struct stat info{};
     if (::stat(path.c_str(), &info) != 0) return 0;

@@ -49,7 +49,8 @@ std::vector<std::string> lists_in(const std::string& folder) {
   return paths;
 }
 
-/// What the whole model returned is not in the tree, but its files are: "{Class}_outputs_logits.safetensors".
+/// What the whole model returned is not in the tree, but its files are:
+/// "{Class}_outputs_logits.safetensors".
 void add_model_outputs(const DebugTreePlace& place, const DebugTreeModel& model, Run* run) {
   const std::string front = model.model_class + "_outputs";
   constexpr std::string_view kEnd = ".safetensors";

@@ -34,7 +34,8 @@ double printed_number(const JsonDocument& json, Value value) {
   return numbers && numbers->size() == 1 ? numbers->front() : NAN;
 }
 
-/// The root of the sum of squares, from the mean and the standard deviation that torch gives (over count - 1).
+/// The root of the sum of squares, from the mean and the standard deviation that torch gives (over
+/// count - 1).
 double norm_of(double mean, double deviation, int64_t count) {
   const auto n = static_cast<double>(count);
   if (count <= 1) return n * std::fabs(mean);
@@ -208,7 +209,8 @@ class Reader {
     run_->records.push_back(std::move(record));
   }
 
-  /// "./LlamaForCausalLM.model.norm_outputs.safetensors". A module that is called again writes to the same name.
+  /// "./LlamaForCausalLM.model.norm_outputs.safetensors". A module that is called again writes to
+  /// the same name.
   void set_file(std::string name, TensorRecord* record) {
     model_.has_files = true;
     if (name.starts_with("./")) name.erase(0, 2);

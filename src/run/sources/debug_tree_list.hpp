@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tree of calls as transformers' model_addition_debugger writes it.   docs/formats/transformers-debug.md
+// One tree of calls as transformers' model_addition_debugger writes it.
+//   docs/formats/transformers-debug.md
 #pragma once
 #include <optional>
 #include <string>
@@ -27,13 +28,16 @@ struct DebugTreeModel {
   uint64_t end = 0;         // order of what the whole model returned
 };
 
-/// Appends the records of a tree in the order of the calls, and the layers that were left out of it.
-/// errors    Invalid | Truncated | TooLarge with byte offset: no JSON, or no object with "module_path"
+/// Appends the records of a tree in the order of the calls, and the layers that were left out of
+/// it.
+/// errors    Invalid | Truncated | TooLarge with byte offset: no JSON, or no object with
+///           "module_path"
 [[nodiscard]] Result<DebugTreeModel> read_debug_tree(std::string_view text,
                                                      const DebugTreePlace& place,
                                                      ModuleTree* modules, Run* run);
 
-/// "tensor([[1., 2.]], dtype=torch.float16)" -> 1 2; nothing for other text, and where torch left numbers out ("...").
+/// "tensor([[1., 2.]], dtype=torch.float16)" -> 1 2; nothing for other text, and where torch left
+/// numbers out ("...").
 [[nodiscard]] std::optional<std::vector<double>> printed_numbers(std::string_view text);
 
 }  // namespace assay::run::sources

@@ -42,8 +42,8 @@ bool is_identifier(std::string_view text) {
   });
 }
 
-/// {node}-{target}.INPUT.{i or name}[.{j}].{time}.npy or .pth; a script of the original's users writes minimum and
-/// maximum to ..._min_max.npy.
+/// {node}-{target}.INPUT.{i or name}[.{j}].{time}.npy or .pth; a script of the original's users
+/// writes minimum and maximum to ..._min_max.npy.
 std::optional<FxFileName> parse_fx_file_name(std::string_view name) {
   const bool typed = name.ends_with(kTypedSuffix);
   if (!typed && !name.ends_with(kSuffix)) return std::nullopt;
@@ -153,8 +153,8 @@ class FxTree {
     if (!folder.files.empty()) folders_.push_back(std::move(folder));
   }
 
-  /// Folders of old dumps are numbered from 1 on, the tokens of GE from 0 on. A dump that does have a
-  /// folder 0 is taken by its numbers.
+  /// Folders of old dumps are numbered from 1 on, the tokens of GE from 0 on. A dump that does have
+  /// a folder 0 is taken by its numbers.
   void shift_tokens() {
     for (const FxFolder& folder : folders_) {
       if (folder.counts_from_one && folder.token == 0) return;
@@ -164,8 +164,8 @@ class FxTree {
     }
   }
 
-  /// Old dumps name the folder of a graph after the time, another one for each token: there the place
-  /// is that among the token's folders.
+  /// Old dumps name the folder of a graph after the time, another one for each token: there the
+  /// place is that among the token's folders.
   using GraphScope = std::tuple<int, bool, int64_t>;
   static GraphScope scope_of(const FxFolder& folder) {
     return {folder.rank, folder.counts_from_one, folder.counts_from_one ? folder.token : 0};
@@ -212,8 +212,8 @@ class FxTree {
       run_.records.push_back(std::move(record));
       ++run_.coverage.captured;
     }
-    // Graphs with numbers of their own run as often as they are called: a prompt's once, a decoder's
-    // for each token.
+    // Graphs with numbers of their own run as often as they are called: a prompt's once, a
+    // decoder's for each token.
     if (folder.counts_from_one) graphs_[{folder.rank, folder.token}].insert(graph);
   }
 

@@ -118,7 +118,8 @@ GeFolder ge_place_of(const std::string& real_folder) {
     return is_digits(part) && part.size() == kFolderTimeDigits;
   };
   const auto time = std::find_if(parts.rbegin(), parts.rend(), is_time);
-  // What stands behind the time: device, model name, model id, token, as far as the writer knew them.
+  // What stands behind the time: device, model name, model id, token, as far as the writer knew
+  // them.
   const std::vector<std::string_view> behind(time.base(), parts.end());
   const bool anchored = time != parts.rend();
   if (anchored) folder.time = *time;

@@ -24,7 +24,8 @@ struct GeFolder {
   int64_t token = 0;
 };
 
-/// From the components of a folder's real path, so that a path that starts inside a dump is understood.
+/// From the components of a folder's real path, so that a path that starts inside a dump is
+/// understood.
 [[nodiscard]] GeFolder ge_place_of(const std::string& real_folder);
 
 struct GeFile {
@@ -38,16 +39,16 @@ struct GeFile {
   std::string statistics_path = {};  // of the table beside a dump file
 };
 
-/// One file's records with role, slot, header or statistics. Place, order and names are the caller's;
-/// `node` is set where the file has the operator's name in its header.
+/// One file's records with role, slot, header or statistics. Place, order and names are the
+/// caller's; `node` is set where the file has the operator's name in its header.
 /// warnings   gets rows of a statistics table that cannot be read
 /// errors     of the format's reader
 [[nodiscard]] Result<std::vector<TensorRecord>> list_ge_members(const GeFile& file,
                                                                 std::vector<std::string>* warnings);
 
 /// What the files themselves report, for Run::findings: overflows with the operator and the cause,
-/// operators that failed, and the operators after which a watched output was another one. A file that
-/// cannot be read gives a warning.
+/// operators that failed, and the operators after which a watched output was another one. A file
+/// that cannot be read gives a warning.
 void add_ge_findings(const std::vector<GeFile>& files, Run* run);
 
 }  // namespace assay::run::sources

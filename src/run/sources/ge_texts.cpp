@@ -36,7 +36,8 @@ std::string_view time_in_name(std::string_view name) {
   return rest.substr(0, rest.find('.'));
 }
 
-/// The engine writes its texts into a folder of their own; one inside a rank's folder is that rank's.
+/// The engine writes its texts into a folder of their own; one inside a rank's folder is that
+/// rank's.
 std::optional<int> rank_of_build(const GraphTextFile& text) {
   const std::string real = real_path(text.path);
   return rank_of(components_of(real));

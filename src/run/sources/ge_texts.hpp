@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of compiled graphs that lie in a dump: which belongs to which graph, and the operators in them.
+// The texts of compiled graphs that lie in a dump: which belongs to which graph, and the operators
+// in them.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -30,15 +31,15 @@ struct RankGraphs {
   bool named = false;            // all are called graph_N, N being place + 1
 };
 
-/// Fills run->graph_files: the i-th text of a rank belongs to its i-th graph, or graph_N to the text of
-/// that number. Of several texts of one number, of several runs into one folder, the newest counts.
-/// A text whose graph has no data gives a warning.
+/// Fills run->graph_files: the i-th text of a rank belongs to its i-th graph, or graph_N to the
+/// text of that number. Of several texts of one number, of several runs into one folder, the newest
+/// counts. A text whose graph has no data gives a warning.
 void assign_graph_texts(const std::vector<GraphTextFile>& texts,
                         const std::vector<RankGraphs>& ranks, Run* run);
 
-/// Fills run->topology with the operators of the graphs of the first rank, in the order of the texts;
-/// of each graph the text before the engine's passes, or what there is. A text that cannot be read
-/// gives a warning and no operators.
+/// Fills run->topology with the operators of the graphs of the first rank, in the order of the
+/// texts; of each graph the text before the engine's passes, or what there is. A text that cannot
+/// be read gives a warning and no operators.
 void add_graph_topology(Run* run);
 
 }  // namespace assay::run::sources

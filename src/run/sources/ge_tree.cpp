@@ -139,7 +139,8 @@ class GeTree {
     return folder.substr(0, folder.rfind('/'));
   }
 
-  /// The texts above the folder of a time or a rank, and where they lie; a folder that cannot be listed has none.
+  /// The texts above the folder of a time or a rank, and where they lie; a folder that cannot be
+  /// listed has none.
   static std::pair<std::vector<GraphTextFile>, std::string> texts_above(std::string folder) {
     std::vector<GraphTextFile> texts;
     while (texts.empty() && is_of_time_or_rank(folder)) {
@@ -155,8 +156,9 @@ class GeTree {
     return {std::move(texts), folder};
   }
 
-  /// Whoever opens the folder of a time or a rank has the texts above. Inside of one (device, model, number of the model,
-  /// token) nobody knows which of the graphs it is, so the folder to open is said instead.
+  /// Whoever opens the folder of a time or a rank has the texts above. Inside of one (device,
+  /// model, number of the model, token) nobody knows which of the graphs it is, so the folder to
+  /// open is said instead.
   void look_for_texts_above() {
     std::string folder = boundary_;
     constexpr int kLevelsBelowTime = 4;
@@ -210,7 +212,8 @@ class GeTree {
     }
   }
 
-  /// Of two files of one operator in one token the larger is kept; a table beside a dump belongs to it.
+  /// Of two files of one operator in one token the larger is kept; a table beside a dump belongs to
+  /// it.
   void drop_duplicates() {
     std::map<std::tuple<OperatorKey, uint32_t, bool>, size_t> kept;
     std::vector<bool> dropped(files_.size(), false);
@@ -351,8 +354,8 @@ class GeTree {
     return file.watched.empty() ? RecordKind::Operand : RecordKind::WatchedAgain;
   }
 
-  /// Beside graphs.json nodes are counted, as its numbers of planned operators are; a graph that was
-  /// dumped in several steps must have the same operators in each.
+  /// Beside graphs.json nodes are counted, as its numbers of planned operators are; a graph that
+  /// was dumped in several steps must have the same operators in each.
   void finish_coverage() {
     if (unfinished_ > 0) {
       run_.coverage.complete = false;

@@ -58,8 +58,8 @@ inline constexpr size_t kMaxTokenDigits = 11;
   return std::nullopt;
 }
 
-/// Places of the graphs of one rank, by the name of their folder: graph_N is place N - 1 when all are
-/// named so, otherwise they are counted in the order given.
+/// Places of the graphs of one rank, by the name of their folder: graph_N is place N - 1 when all
+/// are named so, otherwise they are counted in the order given.
 [[nodiscard]] inline std::vector<uint32_t> graph_places(const std::vector<std::string>& names) {
   std::vector<uint32_t> places;
   for (const std::string& name : names) {
@@ -92,8 +92,8 @@ template <typename IsSign>
   return false;
 }
 
-/// Calls visit(folder, entries) for `path` and every folder below it, in natural order. What cannot be
-/// listed or followed becomes a warning.
+/// Calls visit(folder, entries) for `path` and every folder below it, in natural order. What cannot
+/// be listed or followed becomes a warning.
 template <typename Visit>
 void visit_folders(const std::string& path, const std::string& boundary, int depth,
                    std::vector<std::string>* warnings, Visit visit) {
@@ -115,8 +115,8 @@ void visit_folders(const std::string& path, const std::string& boundary, int dep
   }
 }
 
-/// The components of a folder's real path, so that a path that starts inside a dump is understood too.
-/// The result borrows `real`.
+/// The components of a folder's real path, so that a path that starts inside a dump is understood
+/// too. The result borrows `real`.
 [[nodiscard]] inline std::vector<std::string_view> components_of(const std::string& real) {
   std::vector<std::string_view> parts = split(real, '/');
   std::erase(parts, std::string_view());

@@ -13,8 +13,8 @@ namespace assay::run::sources {
 
 inline constexpr std::string_view kGraphsFile = "graphs.json";
 
-/// Adds coverage, properties and findings (graph breaks) to the run. Keys of other types than expected
-/// are left out.
+/// Adds coverage, properties and findings (graph breaks) to the run. Keys of other types than
+/// expected are left out.
 /// returns   false: JSON of another program, nothing was added
 /// errors    Invalid: no JSON object, or cut off | TooLarge: nested deeper than 64
 [[nodiscard]] Result<bool> read_graphs_json(std::string_view text, Run* run);

@@ -10,7 +10,8 @@
 
 namespace assay::run::sources {
 
-/// Modules in the order in which they were added; a module stands below the longest other path that begins its own.
+/// Modules in the order in which they were added; a module stands below the longest other path that
+/// begins its own.
 class ModuleTree {
  public:
   /// name  dotted path; an empty one, and one that is known already, changes nothing

@@ -26,7 +26,7 @@ using Value = JsonDocument::Value;
 
 constexpr const char* kListNames[] = {"dump.json", "debug.json"};
 
-// ---- where are the lists? ------------------------------------------------------------------------
+// ---- where are the lists? -----------------------------------------------------------------------
 
 /// One dump.json and what its folders say.
 struct ListFile {
@@ -141,7 +141,7 @@ std::vector<ListFile> find_lists(const std::string& path) {
   return files;
 }
 
-// ---- the modules ---------------------------------------------------------------------------------
+// ---- the modules --------------------------------------------------------------------------------
 
 void add_modules(const std::string& path, ModuleTree* modules, Run* run) {
   const Result<MappedFile> file = MappedFile::open(path);

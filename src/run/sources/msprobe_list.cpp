@@ -26,7 +26,7 @@ std::string joined(const std::vector<std::string_view>& parts, size_t first, siz
   return text;
 }
 
-// ---- values --------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 /// A number, also Python's NaN and Infinity; NaN for everything else.
 double real_value(const JsonDocument& json, Value value) {

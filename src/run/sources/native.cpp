@@ -317,8 +317,8 @@ bool is_native_manifest(const std::string& path) {
   return start.find(native::kManifestFormat) != std::string_view::npos;
 }
 
-/// The manifest of each folder. With several processes each one keeps its own; what one of them has none of, the first has at
-/// the top.
+/// The manifest of each folder. With several processes each one keeps its own; what one of them has
+/// none of, the first has at the top.
 std::vector<Manifest> read_manifests(const std::string& path,
                                      const std::vector<RankFolder>& folders, Run* run) {
   std::vector<Manifest> manifests;

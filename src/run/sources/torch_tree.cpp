@@ -22,7 +22,7 @@
 namespace assay::run::sources {
 namespace {
 
-// ---- where is the tree? --------------------------------------------------------------------------
+// ---- where is the tree? -------------------------------------------------------------------------
 
 struct StepFolder {
   std::string name;  // "0", "weights"
@@ -187,7 +187,7 @@ class Finder {
   }
 };
 
-// ---- in which order did it run? ------------------------------------------------------------------
+// ---- in which order did it run? -----------------------------------------------------------------
 
 /// Numbers that put the tensors of one step into the order in which they came to be, as far as the
 /// tree knows it: a module's inputs when it is entered, its outputs when it returns, so that what a
@@ -199,7 +199,8 @@ class ExecutionOrder {
     if (tree) visit(*tree);
   }
 
-  /// Whether the writer numbered the modules as they ran. Otherwise siblings stand as they were registered.
+  /// Whether the writer numbered the modules as they ran. Otherwise siblings stand as they were
+  /// registered.
   [[nodiscard]] bool is_recorded() const { return is_recorded_; }
 
   [[nodiscard]] bool knows(const std::string& node) const { return places_.contains(node); }
@@ -268,7 +269,7 @@ class ExecutionOrder {
   bool is_recorded_ = false;
 };
 
-// ---- statistics.csv ------------------------------------------------------------------------------
+// ---- statistics.csv -----------------------------------------------------------------------------
 
 struct StatisticsRow {
   std::string node_type;
@@ -339,7 +340,8 @@ void join_statistics(const std::string& path, const std::vector<StatisticsRow>& 
                      Run* run) {
   std::map<std::pair<Role, std::string>, std::vector<const StatisticsRow*>> groups;
   for (const StatisticsRow& row : rows) groups[{row.role, row.index}].push_back(&row);
-  // By slot, and by what the table may have in place of it; a slot with a dot is none of the latter.
+  // By slot, and by what the table may have in place of it; a slot with a dot is none of the
+  // latter.
   std::map<std::pair<Role, std::string>, std::vector<size_t>> files_of;
   for (size_t i = first; i < run->records.size(); ++i) {
     const TensorRecord& record = run->records[i];
@@ -377,7 +379,7 @@ void join_statistics(const std::string& path, const std::vector<StatisticsRow>& 
   }
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 class Reader {
  public:

@@ -15,8 +15,8 @@ inline constexpr std::array kMetricNames = {"cosine_similarity", "max_relative_e
 
 /// The values of kMetricNames; the cosine is a text: six decimals, "1.0", "NaN".
 ///
-/// Both sides as float32; positions with |golden| <= 2^-52 have relative error 0. Numbers are float32
-/// values, computed from sums in fp64.
+/// Both sides as float32; positions with |golden| <= 2^-52 have relative error 0. Numbers are
+/// float32 values, computed from sums in fp64.
 /// golden, mine   equal numbers of elements, all finite
 /// source         Ascend/msit, release 0.2.1: ait/components/llm/llm/compare/cmp_algorithm.py
 [[nodiscard]] std::vector<compare::AlgorithmValue> metrics(const TensorView& golden,

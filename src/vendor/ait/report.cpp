@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Source: Ascend/msit, release 0.2.1: ait/components/llm/llm/compare and ait/components/llm/llm/opcheck/opchecker.py
+// Source: Ascend/msit, release 0.2.1: ait/components/llm/llm/compare and
+// ait/components/llm/llm/opcheck/opchecker.py
 #include "vendor/ait/report.hpp"
 
 #include <unistd.h>

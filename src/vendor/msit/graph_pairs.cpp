@@ -61,7 +61,8 @@ void match_fx(GraphMatcher& matcher, const Operands& op, const Operators& fx) {
                           Rule::NameDecomposition);
 }
 
-// Inputs of all members that no member makes, with their labels; returns the last member that has a file.
+// Inputs of all members that no member makes, with their labels; returns the last member that has a
+// file.
 const Operands* gather_fused(GraphMatcher& matcher, const Operands& op, const Operators& golden,
                              std::vector<std::pair<int64_t, std::string>>* inputs) {
   const OperatorOrigin origin = matcher.decompose(op);

@@ -18,8 +18,8 @@ class Log {
  public:
   explicit Log(Level threshold) : threshold_(threshold) {}
 
-  /// "2026-01-01 08:00:00,123 - 4242 - msit_llm_logger - INFO - message", local time, to stderr; control characters
-  /// as '_'.
+  /// "2026-01-01 08:00:00,123 - 4242 - msit_llm_logger - INFO - message", local time, to stderr;
+  /// control characters as '_'.
   void write(Level level, const std::string& message) const;
   void info(const std::string& message) const { write(Level::Info, message); }
   void warning(const std::string& message) const { write(Level::Warning, message); }

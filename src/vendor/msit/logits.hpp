@@ -42,9 +42,9 @@ struct LogitsMetrics {
                                                    double spacing);
 
 /// sum p (log p - log q) over the last axis, p = softmax(golden), q = softmax(mine), with every
-/// intermediate rounded to the tensors' own dtype as torch's CPU kernels round it. Of half types the
-/// result is mostly their rounding; negative results are 0.
-/// Precondition: equal shapes, finite values.
+/// intermediate rounded to the tensors' own dtype as torch's CPU kernels round it. Of half types
+/// the result is mostly their rounding; negative results are 0. Precondition: equal shapes, finite
+/// values.
 [[nodiscard]] double kl_divergence_in_own_dtype(const TensorView& golden, const TensorView& mine);
 
 }  // namespace assay::vendor::msit

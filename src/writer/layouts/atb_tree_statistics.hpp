@@ -30,8 +30,8 @@ struct AtbStatisticsTexts {
 /// Reads `data` as consecutive elements; bytes behind the last whole element do not count.
 /// atb_dtype   the library's number; a type without values (bool, string, packed and 8-bit floats,
 ///             complex128, unknown) gives N/A
-/// mean of an infinity and of a NaN is what IEEE addition gives; l2norm likewise. Complex: extremes by
-/// magnitude, printed "(re,im)".
+/// mean of an infinity and of a NaN is what IEEE addition gives; l2norm likewise. Complex: extremes
+/// by magnitude, printed "(re,im)".
 [[nodiscard]] AtbStatisticsTexts atb_statistics(int64_t atb_dtype, ByteSpan data,
                                                 AtbStatisticsForm form);
 

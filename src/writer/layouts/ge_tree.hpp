@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a graph-mode dump: one for each operator, named by it.   Layout: docs/formats/ge-tree.md
+// The files of a graph-mode dump: one for each operator, named by it.
+//   Layout: docs/formats/ge-tree.md
 //
 //   {folder}/{op_type}.{op_name}.{task}.{stream}.{time}        dump file, docs/formats/cann-dump.md
 //   {folder}/{op_type}.{op_name}.{task}.{stream}.{time}.csv    its statistics instead
@@ -25,22 +26,25 @@ namespace assay::writer {
 /// Longest name of a file, in bytes; longer ones are kept in mapping.csv.
 inline constexpr size_t kMaxFileNameBytes = 255;
 
-/// An operator's type or name as part of a file name: blank . / \ become '_', as the vendor writes them, and so do
+/// An operator's type or name as part of a file name: blank . / \ become '_', as the vendor writes
+/// them, and so do
 /// control characters and < > : " | ? *, which Windows refuses. An empty text becomes "_".
 [[nodiscard]] std::string ge_name_part(std::string_view text);
 
-/// Microseconds since 1970, never the same value twice in a process: two files of one operator cannot collide.
+/// Microseconds since 1970, never the same value twice in a process: two files of one operator
+/// cannot collide.
 [[nodiscard]] uint64_t unique_time_us() noexcept;
 
 /// "Add.model_add.3.7.1760000000123456"; type and name go through ge_name_part().
 [[nodiscard]] std::string ge_file_name(std::string_view op_type, std::string_view op_name,
                                        int64_t task_id, int64_t stream_id, uint64_t time_us);
 
-/// The name on disk: `name`, or the 32 hex digits of its XXH3-128 when it is longer than 255 bytes. An ending ".csv"
-/// is kept, readers tell statistics by it.
+/// The name on disk: `name`, or the 32 hex digits of its XXH3-128 when it is longer than 255 bytes.
+/// An ending ".csv" is kept, readers tell statistics by it.
 [[nodiscard]] std::string ge_stored_name(std::string_view name);
 
-/// A part of a file: bytes as they are, or the elements of a view in C order with lazy bits applied.
+/// A part of a file: bytes as they are, or the elements of a view in C order with lazy bits
+/// applied.
 struct FilePiece {
   ByteSpan bytes;
   const TensorView* view = nullptr;  // whole-byte types only
@@ -60,8 +64,8 @@ class GeTree {
   GeTree(const GeTree&) = delete;
   GeTree& operator=(const GeTree&) = delete;
 
-  /// Writes `{folder}/{ge_stored_name(name)}` from its pieces, over a file that is there. A name that is too long
-  /// gets its row in mapping.csv first, so that no file is ever without its name.
+  /// Writes `{folder}/{ge_stored_name(name)}` from its pieces, over a file that is there. A name
+  /// that is too long gets its row in mapping.csv first, so that no file is ever without its name.
   ///
   /// folder    absolute path
   /// errors    NoSpace | Permission | NotFound | Io. Nothing is left behind.

@@ -30,8 +30,8 @@ constexpr size_t kMostSpareRecords = 16384;
 // Lines go out at the latest after so many records, so that a statistics-only step of any length
 // stays bounded.
 constexpr size_t kMostBatchedRecords = 4096;
-// With an open file they wait for their bytes, which go out in whole blocks. So many small or shared tensors end the
-// file early, and the step goes on in the next.
+// With an open file they wait for their bytes, which go out in whole blocks. So many small or
+// shared tensors end the file early, and the step goes on in the next.
 constexpr size_t kMostWaitingRecords = 32768;
 
 // A copy of contiguous bytes in pieces, for stats::BlockRunner.
@@ -48,7 +48,8 @@ struct CopyPieces {
   }
 };
 
-// Between two records the host reads more than the cache holds, so the next one would wait for its memory.
+// Between two records the host reads more than the cache holds, so the next one would wait for its
+// memory.
 void prefetch_next(const std::vector<native::Record>& records) {
   if (records.size() == records.capacity()) return;
   const auto* next = reinterpret_cast<const char*>(records.data() + records.size());
@@ -460,7 +461,8 @@ void NativeRun::submit_lines() {
   });
 }
 
-// A batch of a step of decoding has a megabyte: fresh memory for each would cost the host its page faults.
+// A batch of a step of decoding has a megabyte: fresh memory for each would cost the host its page
+// faults.
 std::unique_ptr<native::RecordBatch> NativeRun::spare_batch() {
   const std::lock_guard lock(mutex_);
   if (spare_batches_.empty()) return std::make_unique<native::RecordBatch>();

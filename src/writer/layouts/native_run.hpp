@@ -75,9 +75,10 @@ class NativeRun {
   [[nodiscard]] const native::RecordNode* add_node(std::string name, std::string type);
   [[nodiscard]] const std::string* intern(std::string_view text);
 
-  /// Payloads from here on go to `<stem>.safetensors` (`<stem>-1` ... when that exists); a file that is still open is finished first.
-  /// The file is created with its first payload.
-  /// expected_entries   how many payloads to reserve header space for; the region grows with experience
+  /// Payloads from here on go to `<stem>.safetensors` (`<stem>-1` ... when that exists); a file
+  /// that is still open is finished first. The file is created with its first payload.
+  /// expected_entries   how many payloads to reserve header space for; the region grows with
+  ///                    experience
   void begin_file(std::string stem, uint64_t expected_entries);
   /// Finishes the open file: everything appended so far is on its way to disk.
   void end_file();
@@ -90,15 +91,15 @@ class NativeRun {
   [[nodiscard]] std::optional<native::PayloadLocation> append_payload(const TensorView& view,
                                                                       const native::Record& record,
                                                                       stats::BlockRunner runner);
-  /// Numbers the record and queues it with its sizes, strides (empty: unknown) and text (the value as JSON, or the
-  /// reason). Returns its number.
+  /// Numbers the record and queues it with its sizes, strides (empty: unknown) and text (the value
+  /// as JSON, or the reason). Returns its number.
   uint64_t push_record(const native::Record& record, std::span<const int64_t> shape,
                        std::span<const int64_t> strides, std::string_view text = {});
 
   /// Queues lines whose text is made later and numbers them. Returns the number of the first.
   uint64_t push_lines(std::shared_ptr<native::PreparedLines> lines);
-  /// Whether a payload of that size would go to the file that is open: if not, it ends before, and with it the lines that
-  /// are to be in its header.
+  /// Whether a payload of that size would go to the file that is open: if not, it ends before, and
+  /// with it the lines that are to be in its header.
   [[nodiscard]] bool fits_open_file(uint64_t size_bytes, const native::Record& record) const;
 
   /// Sends the pending lines and waits until everything is on disk (a partial block stays in the

@@ -146,7 +146,8 @@ TEST(NativeRun, NumbersPreparedLinesAmongRecordsAndSortsTheirTensorsByOffset) {
     EXPECT_EQ(lines[i], "{\"n\":" + std::to_string(i) + ",\"prepared\":true}");
   EXPECT_TRUE(lines[4].starts_with("{\"n\":4,")) << lines[4];
   EXPECT_EQ(run->counters().records, 5u);
-  // The format wants the entries to cover the data without holes; they are told by their sizes of 4 to 7 and 2.
+  // The format wants the entries to cover the data without holes; they are told by their sizes of 4
+  // to 7 and 2.
   const auto file = MappedFile::open(folder.path() + "/step-000000.safetensors");
   ASSERT_TRUE(file);
   const auto tensors = formats::read_safetensors_file(*file);
@@ -164,7 +165,8 @@ TEST(NativeRun, WritesWhatItWasGivenAcrossBlocksAndArenaTurns) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
   const native::RecordNode* node = run->add_node("layer", "Linear");
-  // 40 tensors of 1 to 700 000 floats: some smaller than a gap, some larger than a block, 5 turns of the arena.
+  // 40 tensors of 1 to 700 000 floats: some smaller than a gap, some larger than a block, 5 turns
+  // of the arena.
   std::vector<std::pair<std::vector<float>, native::PayloadLocation>> written;
   run->begin_file("step-000000", 40);
   for (size_t i = 0; i < 40; ++i) {

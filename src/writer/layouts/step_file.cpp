@@ -106,7 +106,8 @@ Status StepFile::finish(std::string header_json, uint64_t size_bytes) {
   if (::ftruncate(buffered_.get(), static_cast<off_t>(size_bytes)) != 0) {
     return fail(errno_error(errno, "truncate", path_));
   }
-  // The length comes last: a host killed in between leaves a zero, never the length of half a header.
+  // The length comes last: a host killed in between leaves a zero, never the length of half a
+  // header.
   std::string length;
   append(length, header_bytes_ - 8);
   ASSAY_TRY_STATUS(write_fully(buffered_, 0, as_bytes(length)));

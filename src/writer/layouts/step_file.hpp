@@ -32,9 +32,9 @@ class StepFile {
   /// the file system refuses. offset, size and the address of `block` are multiples of
   /// kDirectAlignment.
   [[nodiscard]] Status write_block(uint64_t offset, ByteSpan block);
-  /// Writes the tail, of any size: the whole pages of a large one as write_block() does, the rest through the page
-  /// cache. Must not share a 4 KiB page with a later write_block(). `offset` and the address of `bytes` are multiples
-  /// of kDirectAlignment.
+  /// Writes the tail, of any size: the whole pages of a large one as write_block() does, the rest
+  /// through the page cache. Must not share a 4 KiB page with a later write_block(). `offset` and
+  /// the address of `bytes` are multiples of kDirectAlignment.
   [[nodiscard]] Status write_tail(uint64_t offset, ByteSpan bytes);
   /// Writes the header region around `header_json` (at most header_bytes - 8), cuts the file to
   /// `size_bytes` and closes it.
@@ -42,7 +42,8 @@ class StepFile {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] uint64_t header_bytes() const { return header_bytes_; }
-  /// Of everything behind the header that was written so far; the calls that write come in the order of the file.
+  /// Of everything behind the header that was written so far; the calls that write come in the
+  /// order of the file.
   [[nodiscard]] stats::Digest payload_digest() const { return payload_.finish(); }
 
  private:

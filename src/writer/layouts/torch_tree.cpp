@@ -24,7 +24,8 @@
 namespace assay::writer {
 namespace {
 
-// What the disk budget counts beside payloads: a folder with its csv rows, and all of a .pth but its payload.
+// What the disk budget counts beside payloads: a folder with its csv rows, and all of a .pth but
+// its payload.
 constexpr uint64_t kFolderBytes = 4096;
 constexpr uint64_t kPthFrameBytes = 1200;
 
@@ -40,7 +41,8 @@ std::string dtype_text(const TorchTreeTensor& tensor) {
   return "torch." + std::string(tensor.dtype_name);
 }
 
-// Input or output is told by the stem's beginning, the index by its last field: "output_1_0" is Output 0.
+// Input or output is told by the stem's beginning, the index by its last field: "output_1_0" is
+// Output 0.
 std::string_view direction_of(std::string_view stem) {
   return stem.starts_with("input") ? "Input" : "Output";
 }
@@ -98,8 +100,8 @@ Status write_pth_at(int folder_fd, const std::string& temporary, const std::stri
   return status;
 }
 
-// Appends rows to a table with one write; the header comes first in a file that is empty. `shared`: other processes
-// append too, a lock keeps the header single.
+// Appends rows to a table with one write; the header comes first in a file that is empty. `shared`:
+// other processes append too, a lock keeps the header single.
 Status append_to_table(int folder_fd, const std::string& path, std::string_view header,
                        std::string_view rows, bool shared) {
   bool is_new = false;

@@ -49,13 +49,13 @@ struct TorchTreeVisit {
   std::vector<TorchTreeTensor> tensors;  // in row order
 };
 
-/// Unbiased variance of the values as float32, as torch.var() of the fp32 copy defines it: NaN below two elements
-/// and when a NaN or an infinity takes part. Sums in fp64, two passes.
+/// Unbiased variance of the values as float32, as torch.var() of the fp32 copy defines it: NaN
+/// below two elements and when a NaN or an infinity takes part. Sums in fp64, two passes.
 [[nodiscard]] double unbiased_variance(const TensorView& view,
                                        const stats::TensorStats& statistics);
 
-/// Header and rows of statistics.csv, CR LF line ends. Numbers are rounded to float32 and printed as Python prints
-/// the float: what `tensor.float().max().item()` gave.
+/// Header and rows of statistics.csv, CR LF line ends. Numbers are rounded to float32 and printed
+/// as Python prints the float: what `tensor.float().max().item()` gave.
 [[nodiscard]] std::string statistics_header();
 [[nodiscard]] std::string statistics_row(std::string_view node_name, std::string_view node_type,
                                          const TorchTreeTensor& tensor);
@@ -72,23 +72,23 @@ struct TorchTreeOptions {
   DiskBudgetOptions disk = {};  // of the file system of dump_dir
 };
 
-/// A name as file systems can hold it, with `suffix_bytes` more behind it: what is longer than 255 bytes is cut and ends
-/// with `~` and the digest of all of it.
+/// A name as file systems can hold it, with `suffix_bytes` more behind it: what is longer than 255
+/// bytes is cut and ends with `~` and the digest of all of it.
 [[nodiscard]] std::string torch_tree_name(std::string_view name, size_t suffix_bytes = 0);
 /// The folder of a node below its token's: the node's name, each part of it as above.
 [[nodiscard]] std::string torch_tree_folder(std::string_view node);
 
-/// Writes visits in the order they come. One thread at a time.
-/// Invariant: a .pth appears whole under its name or not at all; while it is written it is called `.<stem>.pth.tmp`,
-/// which no reader takes for an input or output.
+/// Writes visits in the order they come. One thread at a time. Invariant: a .pth appears whole
+/// under its name or not at all; while it is written it is called `.<stem>.pth.tmp`, which no
+/// reader takes for an input or output.
 class TorchTree {
  public:
   explicit TorchTree(TorchTreeOptions options);
   TorchTree(const TorchTree&) = delete;
   TorchTree& operator=(const TorchTree&) = delete;
 
-  /// Goes on with the other files of the visit after a failure and returns the first. NoSpace, and nothing of the
-  /// visit written, once the disk budget says no.
+  /// Goes on with the other files of the visit after a failure and returns the first. NoSpace, and
+  /// nothing of the visit written, once the disk budget says no.
   [[nodiscard]] Status write(const TorchTreeVisit& visit);
   /// One file outside the token folders, for example a weight. The folder exists.
   [[nodiscard]] Status write_tensor_file(const std::string& path, const TorchTreeTensor& tensor);

@@ -60,7 +60,8 @@ struct Heads {
 [[nodiscard]] Result<int64_t> read_choice(const Parameters& parameters, std::string_view key,
                                           int64_t last);
 
-/// [T, heads * size], [T, heads, size], [B, S, heads * size] or [B, S, heads, size] as [tokens, heads, size].
+/// [T, heads * size], [T, heads, size], [B, S, heads * size] or [B, S, heads, size] as [tokens,
+/// heads, size].
 /// errors  Invalid "query has shape [4, 3], which is not [tokens, 2 heads, size]"
 [[nodiscard]] Result<Tensor> tokens_of(const Tensor& tensor, int64_t heads, std::string_view name);
 
@@ -78,12 +79,13 @@ struct Mask {
 /// errors  Invalid (other shapes)
 [[nodiscard]] Result<Mask> read_mask(const InputList::Input& input, int64_t batch, int64_t heads,
                                      bool by_heads);
-/// Masks of bf16 and fp32 models may hold 1 at forbidden places, for a factor of -3e38 in the kernel.
+/// Masks of bf16 and fp32 models may hold 1 at forbidden places, for a factor of -3e38 in the
+/// kernel.
 inline constexpr double kZeroOneMaskFactor = -3e38;
 [[nodiscard]] double mask_coefficient(const TensorView& mask, DType query_type);
 
-/// Keys or values in blocks: [blocks, block_size, kv_heads, size], or NZ [blocks, kv_heads * size / 16,
-/// block_size, 16].
+/// Keys or values in blocks: [blocks, block_size, kv_heads, size], or NZ [blocks, kv_heads * size /
+/// 16, block_size, 16].
 struct BlockCache {
   Tensor tensor;
   bool is_nz = false;
@@ -98,7 +100,8 @@ struct BlockCache {
 [[nodiscard]] Result<BlockCache> read_block_cache(const InputList::Input& input, int64_t kv_heads,
                                                   std::string_view name);
 /// The first `count` rows that a row of the block table lists.
-/// errors  Invalid "block 9 of sequence 1 is not in the cache of 8 blocks", context longer than the table
+/// errors  Invalid "block 9 of sequence 1 is not in the cache of 8 blocks", context longer than the
+///         table
 [[nodiscard]] Result<std::vector<TensorView>> gather_blocks(const BlockCache& cache,
                                                             const reference::Whole& table,
                                                             int64_t sequence, int64_t count);

@@ -265,7 +265,8 @@ struct Batch {
   std::vector<int64_t> first;    // row of the first, among rows that lie behind each other
   std::vector<bool> runs;
   bool decoder = false;
-  /// Rows of padding between sequences, each of `row_elements` elements: nothing says what they hold.
+  /// Rows of padding between sequences, each of `row_elements` elements: nothing says what they
+  /// hold.
   std::vector<std::pair<int64_t, int64_t>> padding;  // first row, count
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(lengths.size()); }
 };

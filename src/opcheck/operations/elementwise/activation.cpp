@@ -33,7 +33,8 @@ Result<Expectation> expect_gelu(const Case& one, const Tensor& x) {
 using Function = Result<reference::Wide> (*)(const TensorView& x, double scale, int64_t axis);
 
 /// function        of one input; the others have expectations of their own
-/// keeps_padding   FRACTAL_NZ tensors are padded with zeros, of which some do not make zeros; and halves lie elsewhere
+/// keeps_padding   FRACTAL_NZ tensors are padded with zeros, of which some do not make zeros; and
+///                 halves lie elsewhere
 struct Activation {
   std::string_view name;
   Precision precision;

@@ -61,7 +61,8 @@ Result<Wide> quantised(const Tensor& x, double scale, double offset, DType targe
   return reference::rounded_to(std::move(values), target);
 }
 
-/// Newer devices use scale and offset, older ones ignore them, and the dump does not say which it was.
+/// Newer devices use scale and offset, older ones ignore them, and the dump does not say which it
+/// was.
 Result<Expectation> expect_quant(const Case& one, const Tensor& x, const Tensor& /*none*/) {
   ASSAY_TRY(double scale,
             one.parameters.number("quantParam.inputScale|quantInputScale|inputScale", 1.0));
@@ -164,7 +165,8 @@ Result<Expectation> decided(const Case& /*one*/, const Tensor& a, const Tensor& 
                      [a, b] { return function(operation, a.view, b.view); });
 }
 
-/// keeps_padding   FRACTAL_NZ tensors are padded with zeros: what makes zero of zeros can be computed on the stored shape
+/// keeps_padding   FRACTAL_NZ tensors are padded with zeros: what makes zero of zeros can be
+///                 computed on the stored shape
 struct Elewise {
   std::string_view name;
   size_t least_inputs, most_inputs;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operations of these families have in common: counts of tensors, and expectations of one candidate.
+// What the operations of these families have in common: counts of tensors, and expectations of one
+// candidate.
 #pragma once
 #include "opcheck/operations/expectations.hpp"
 
@@ -17,7 +18,8 @@ struct TensorCounts {
 /// errors  Unsupported "intensor0 is in FRACTAL_NZ"
 [[nodiscard]] Status refuse_nz(const Case& one);
 
-/// Results whose size follows from sizes of rows are not computed for tensors that have rows, but no elements.
+/// Results whose size follows from sizes of rows are not computed for tensors that have rows, but
+/// no elements.
 /// errors  Unsupported "intensor0 has no elements"
 [[nodiscard]] Status refuse_empty(const Tensor& tensor, size_t index);
 
@@ -28,13 +30,15 @@ struct TensorCounts {
 /// errors  Invalid "intensor3 has shape [2], one value expected" | of the reading functions
 [[nodiscard]] Result<double> single_value(const Tensor& tensor, std::string_view what);
 
-/// Outputs of quantisation, without rows that have no finite scale: what a kernel makes of 0 / 0 is nowhere said.
+/// Outputs of quantisation, without rows that have no finite scale: what a kernel makes of 0 / 0 is
+/// nowhere said.
 struct QuantisedRows {
   Expectation values;  // golden rounded for the type of the dumped output
   Expectation scales;
   std::optional<Expectation> offsets;
 };
-/// values   [.., columns] widened; an output `index` holds the result, the next ones scales and offsets
+/// values   [.., columns] widened; an output `index` holds the result, the next ones scales and
+///          offsets
 /// target   type that was quantised to, decides the limit of the scale
 /// errors   of reference::dynamic_quantise(); of Operands::output()
 [[nodiscard]] Result<QuantisedRows> expect_dynamic_quantised(const Case& one,

@@ -41,7 +41,8 @@ Result<Expectation> expect_writes(const Case& one, size_t cache, size_t output,
        .written = [=] { return reference::pick_rows(rows, layout.row_elements, last); }});
 }
 
-/// How a cache lies in memory: as its header says, or as its shape does when rows of `row_elements` fit only one way.
+/// How a cache lies in memory: as its header says, or as its shape does when rows of `row_elements`
+/// fit only one way.
 Result<CacheLayout> layout_of(const Case& one, size_t index, const Tensor& cache,
                               int64_t row_elements, bool must_be_nz) {
   const bool is_nz = must_be_nz || one.operands->is_nz_input(index);

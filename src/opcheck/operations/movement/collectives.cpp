@@ -67,7 +67,8 @@ Result<std::vector<int64_t>> counts_of(const Case::Peer& peer, std::string_view 
   return counts;
 }
 
-/// Pieces that an output received, each at its place. Where they leave gaps the gaps are not judged.
+/// Pieces that an output received, each at its place. Where they leave gaps the gaps are not
+/// judged.
 Result<Expectation> expect_pieces(const Case& one, std::vector<Tensor> pieces,
                                   const std::vector<int64_t>& places) {
   ASSAY_TRY(const Tensor output, one.operands->output(0));

@@ -20,15 +20,15 @@ inline constexpr Accuracy kMove{Precision::Move, 0};
 /// errors  of require_integers(); TooLarge
 [[nodiscard]] Result<std::vector<int64_t>> integers_of(const Tensor& tensor, std::string_view what);
 
-/// A result that is written into an input. Judged is the listed output where the dump has it, otherwise the input as
-/// the operation left it.
+/// A result that is written into an input. Judged is the listed output where the dump has it,
+/// otherwise the input as the operation left it.
 struct InPlace {
   size_t input = 0;
   size_t output = 0;
   /// The state before the operation -> the state after it.
   std::function<Result<Tensor>(const Tensor& before)> write;
-  /// What the operation wrote, out of the state after it, and the same from the sources. Used where the state
-  /// before is not known.
+  /// What the operation wrote, out of the state after it, and the same from the sources. Used where
+  /// the state before is not known.
   std::function<Result<Tensor>(const Tensor& after)> pick;
   std::function<Result<Tensor>()> written;
   Accuracy accuracy = kMove;

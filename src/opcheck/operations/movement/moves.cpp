@@ -215,8 +215,8 @@ Result<Evaluation> evaluate_scatter_elements(const Case& one) {
     expected.candidates.push_back(candidate(is_known ? "" : "reduction none", scattered(false)));
   if (reduction == 1 || (!is_known && has_before))
     expected.candidates.push_back(candidate(is_known ? "" : "reduction add", scattered(true)));
-  // Writing the same values once more changes nothing, so what was written is found to be there; the rest
-  // agrees with itself.
+  // Writing the same values once more changes nothing, so what was written is found to be there;
+  // the rest agrees with itself.
   expected.partial = !has_before;
   if (expected.partial) expected.note = "written part only";
   return evaluation(reduction == 1 ? "add" : "replace", std::move(expected));

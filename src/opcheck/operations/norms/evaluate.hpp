@@ -94,8 +94,8 @@ struct Quantisation {
   [[nodiscard]] bool has_tensors() const { return kind == Kind::Static && !in_parameters; }
 };
 /// section          "normParam", where quantType stands
-/// dynamic_inputs   inputs of the dynamic form, which the file does not always tell: it is recognised by having
-///                  them and at least two outputs; 0: there is none
+/// dynamic_inputs   inputs of the dynamic form, which the file does not always tell: it is
+///                  recognised by having them and at least two outputs; 0: there is none
 /// errors           Unsupported (other than 0 and 2, unknown dynamicQuantType) | of Parameters
 [[nodiscard]] Result<Quantisation> read_quantisation(const Case& one, std::string_view section,
                                                      size_t dynamic_inputs);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation of this folder with tensors and parameters that make no sense: an error with a sentence, or goldens of
-// the size that the inputs allow. (What the right numbers are: tests/cli/test_opcheck_norms.py.)
+// Every operation of this folder with tensors and parameters that make no sense: an error with a
+// sentence, or goldens of the size that the inputs allow. (What the right numbers are:
+// tests/cli/test_opcheck_norms.py.)
 #include <gtest/gtest.h>
 
 #include <random>

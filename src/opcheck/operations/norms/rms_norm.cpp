@@ -130,7 +130,8 @@ Result<Evaluation> norm_of_sum(const Case& one, bool prenorm) {
   ASSAY_TRY(made.outputs, expect_quantised(norm, quantisation, std::span(inputs).subspan(plain)));
   Expectation sum = norms::expect_sum(1, Precision::Quant, norm);
   if (!prenorm) {
-    // The list of operations calls it res_out, the library's own check expects the normalised values.
+    // The list of operations calls it res_out, the library's own check expects the normalised
+    // values.
     Expectation normalised = norms::expect_norm(1, Precision::Quant, norm);
     normalised.candidates[0].label = "normalised values";
     sum.candidates[0].label = "sum of x and res_in";

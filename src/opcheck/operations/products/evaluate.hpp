@@ -21,12 +21,13 @@ namespace products {
 [[nodiscard]] Result<std::vector<Tensor>> read_inputs(const Operands& operands,
                                                       const std::vector<std::string_view>& names);
 
-/// Input 1 as matrices: FRACTAL_NZ, or four dimensions, become [rows, columns] or [b, rows, columns]; padding
-/// of blocks is cropped.
+/// Input 1 as matrices: FRACTAL_NZ, or four dimensions, become [rows, columns] or [b, rows,
+/// columns]; padding of blocks is cropped.
 ///
 /// k        of the other operand
 /// columns  of the output, when it is known (-1: all that are stored)
-/// errors   Invalid (fewer values than k or columns need) | Unsupported (FRACTAL_NZ of two dimensions)
+/// errors   Invalid (fewer values than k or columns need) | Unsupported (FRACTAL_NZ of two
+///          dimensions)
 [[nodiscard]] Result<Tensor> matrices_of_weight(const Operands& operands, const Tensor& weight,
                                                 bool transposed, int64_t k, int64_t columns);
 [[nodiscard]] bool is_blocked_weight(const Operands& operands, const Tensor& weight);

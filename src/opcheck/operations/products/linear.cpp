@@ -31,7 +31,8 @@ struct Layer {
   int64_t output_type = kUndefined;
 };
 
-/// Files of early 2024 say linearType: 0 float16, 1 bfloat16, 2 int8 to float16, 3 int8 to bfloat16.
+/// Files of early 2024 say linearType: 0 float16, 1 bfloat16, 2 int8 to float16, 3 int8 to
+/// bfloat16.
 Result<int64_t> output_type_of(const Parameters& parameters) {
   if (parameters.has("outDataType") || !parameters.has("linearType")) {
     ASSAY_TRY(const int64_t type, parameters.integer("outDataType", kUndefined));
@@ -323,7 +324,8 @@ Result<Evaluation> evaluate_linear_quant(const Case& one) {
     return fail(not_supported("x of type " + std::string(name(x.view.dtype)) +
                               " with a weight of type " + std::string(name(weight.view.dtype))));
 
-  // Hosts that keep activations in floats quantise each row while they multiply; bias is a float, added last.
+  // Hosts that keep activations in floats quantise each row while they multiply; bias is a float,
+  // added last.
   std::vector<std::string_view> names = {"x", "weight"};
   if (bias_there) names.emplace_back("bias");
   names.emplace_back("deqScale");

@@ -8,8 +8,8 @@
 namespace assay::opcheck {
 namespace {
 
-/// Elements along the axes together. Axes that do not exist or are listed twice count as 1: the reference operator
-/// names them.
+/// Elements along the axes together. Axes that do not exist or are listed twice count as 1: the
+/// reference operator names them.
 int64_t terms_along(const Dims& shape, const std::vector<int64_t>& axes) {
   if (element_count(shape).value_or(0) == 0) return 0;  // otherwise no product exceeds the count
   std::vector<bool> used(shape.size(), false);

@@ -55,7 +55,8 @@ bool is_candidate(int64_t place, const Choice& choice) {
          std::find(choice.ties.begin(), choice.ties.end(), place) != choice.ties.end();
 }
 
-/// The sampler, once with exact cumulative sums and once with sums of the type that the device keeps.
+/// The sampler, once with exact cumulative sums and once with sums of the type that the device
+/// keeps.
 struct Samplings {
   reference::NucleusSample exact;
   reference::NucleusSample rounded;
@@ -69,7 +70,8 @@ struct SampledRows {
 };
 
 /// Judges sampled indices: the place that exact sums give, or one that lies as close.
-/// same_value   places with equal probabilities count as one: the order of the sort is not specified
+/// same_value   places with equal probabilities count as one: the order of the sort is not
+///              specified
 SampledRows judge_samples(const Samplings& samplings, const reference::TopK& sorted,
                           const TensorView& probs, const Wide& all, const Whole& mine,
                           bool same_value) {
