@@ -4,7 +4,7 @@
 #   make test      all tests: C++, Python, command line
 #   make check     the fast tests only
 #   make unit MODULE=locate FILTER='Walk*'   one module's C++ tests: seconds from an edit to its test
-#   make bench     the measurements of docs/benchmarks.md; RIVALS=1 adds other people's tools
+#   make bench     the measurements of docs/benchmarks; RIVALS=1 adds other people's tools
 #   make campaign MINUTES=60   what is too long for CI: verdicts, kills, fuzzing; goes on where it stopped
 #   make lint      format, lint, type, include-direction and unit checks
 #   make engines   llama-cpp-python, compiled: its tests are skipped without it
@@ -87,6 +87,7 @@ lint:
 	@tools/setup.sh build demo test lint
 	$(PY) tools/check_includes.py
 	$(PY) tools/check_units.py
+	$(PY) tools/check_markdown.py
 	git ls-files '*.cpp' '*.hpp' '*.h' | xargs -P 2 -n 100 clang-format-19 --dry-run -Werror
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
