@@ -30,7 +30,7 @@ std::string_view rule_name(Rule rule) {
                                          "fx tensor name",
                                          "aligned by shape",
                                          "own input",
-                                         "ggml table",
+                                         "engine table",
                                          "names equal up to a prefix",
                                          "names of GGUF",
                                          "tied embedding",

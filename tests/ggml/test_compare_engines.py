@@ -84,7 +84,7 @@ def test_every_tensor_of_the_table_is_paired_and_equal(golden, engine_run):
     for step in range(STEPS):
         assert {(name, op) for token, name, op in rows if token == step} >= wanted
     assert largest_difference(comparison) < 1e-5
-    assert {row["matched_by"] for row in comparison.rows} == {"ggml table"}
+    assert {row["matched_by"] for row in comparison.rows} == {"engine table"}
 
 
 @pytest.mark.parametrize("options", [(), ("--flash-attention",)], ids=["chain", "flash"])
