@@ -47,7 +47,7 @@ bool is_communication(std::string_view type) {
 
 class RankSearch {
  public:
-  RankSearch(const run::Run& golden, const run::Run& mine) : golden_(golden), mine_(mine) {
+  RankSearch(const run::Run& golden, const run::Run& mine) : mine_(mine) {
     std::set<int> ranks;
     for (const TensorRecord& record : golden.records) {
       ranks.insert(record.rank);
@@ -155,7 +155,6 @@ class RankSearch {
     return last;
   }
 
-  const run::Run& golden_;
   const run::Run& mine_;
   std::map<std::string, std::vector<const TensorRecord*>> golden_outputs_;
   bool golden_is_whole_ = false;
