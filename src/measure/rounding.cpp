@@ -28,42 +28,16 @@ std::vector<double> finite_values(DType dtype) {
 /// Order of doubles among all doubles: 0 for zero, 1 for the smallest magnitude.
 uint64_t ordinal(double magnitude) { return std::bit_cast<uint64_t>(std::fabs(magnitude)); }
 
-constexpr int kDoubleBias = 1023;
-constexpr int kDoubleFractionBits = 52;
-
-/// Of a finite magnitude; doubles below 2^-1022 and zero have the lowest.
-int clamped_exponent(double magnitude, int lowest) {
-  return std::max(static_cast<int>(ordinal(magnitude) >> kDoubleFractionBits) - kDoubleBias,
-                  lowest);
-}
-
-/// 2^exponent, which may be as small as the smallest double.
-double power_of_two(int exponent) {
-  if (exponent < 1 - kDoubleBias) return std::ldexp(1.0, exponent);
-  return std::bit_cast<double>(static_cast<uint64_t>(exponent + kDoubleBias)
-                               << kDoubleFractionBits);
-}
-
 }  // namespace
 
 Rounding::Rounding(DType dtype) {
   const DTypeInfo& type = info(dtype);
-  const auto binary = [&](int fraction_bits, int largest_exponent) {
-    kind_ = Kind::Binary;
-    fraction_bits_ = fraction_bits;
-    lowest_exponent_ = 1 - largest_exponent;
-    // Half a unit beyond the largest finite value, 2^(e + 1) - 2^(e - f).
-    overflow_ = std::ldexp(1.0, largest_exponent + 1) -
-                std::ldexp(1.0, largest_exponent - fraction_bits - 1);
-  };
-  if (dtype == DType::Float16) {
-    binary(10, 15);
-  } else if (dtype == DType::BFloat16) {
-    binary(7, 127);
-  } else if (dtype == DType::Float32) {
-    binary(23, 127);
-  } else if (dtype == DType::Float64) {
-    kind_ = Kind::Double;
+  const std::optional<FloatGrid> grid = float_grid(dtype);
+  if (grid && type.element_bits > 8) {
+    kind_ = dtype == DType::Float64 ? Kind::Double : Kind::Binary;
+    grid_ = *grid;
+    // Half a unit beyond the largest finite value.
+    if (kind_ == Kind::Binary) overflow_ = grid->largest + grid->ulp(grid->largest) / 2;
   } else if (type.kind == DTypeKind::Float) {
     kind_ = Kind::Table;
     table_ = finite_values(dtype);
@@ -140,9 +114,10 @@ uint64_t Rounding::distance(double a, double b) const {
   const auto place = [&](double value) -> uint64_t {
     if (kind_ == Kind::Double) return ordinal(value);
     const double magnitude = std::fabs(value);
-    const int exponent = clamped_exponent(magnitude, lowest_exponent_);
-    return (static_cast<uint64_t>(exponent - lowest_exponent_) << fraction_bits_) +
-           static_cast<uint64_t>(magnitude * power_of_two(fraction_bits_ - exponent));
+    const int exponent = grid_.exponent_of(magnitude);
+    return (static_cast<uint64_t>(exponent - grid_.smallest_exponent) << grid_.fraction_bits) +
+           static_cast<uint64_t>(magnitude *
+                                 FloatGrid::power_of_two(grid_.fraction_bits - exponent));
   };
   const uint64_t first = place(a);
   const uint64_t second = place(b);
@@ -168,7 +143,7 @@ double Rounding::unit(double value) const {
     case Kind::Binary:
       break;
   }
-  return power_of_two(clamped_exponent(value, lowest_exponent_) - fraction_bits_);
+  return grid_.ulp(value);
 }
 
 }  // namespace assay::measure

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "tensor/dtype.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::measure {
 
@@ -35,8 +35,7 @@ class Rounding {
   [[nodiscard]] size_t table_index(double value) const;
 
   Kind kind_ = Kind::Double;
-  int fraction_bits_ = 52;
-  int lowest_exponent_ = -1022;
+  FloatGrid grid_;  // of Binary and Double
   double overflow_ = std::numeric_limits<double>::infinity();
   double lowest_ = 0, highest_ = 0;  // integers
   std::vector<double> table_;        // one-byte floats: all finite values, ascending

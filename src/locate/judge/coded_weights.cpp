@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "compare/dequantise.hpp"
-#include "locate/noise/float_grid.hpp"
 #include "reference/movement/bytes.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 namespace {

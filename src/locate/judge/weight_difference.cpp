@@ -8,10 +8,10 @@
 #include "base/numbers.hpp"
 #include "base/thread_pool.hpp"
 #include "locate/judge/pair_tests.hpp"
-#include "locate/noise/float_grid.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/equal_bytes.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 namespace {

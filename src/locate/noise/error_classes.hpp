@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "locate/noise/float_grid.hpp"
 #include "reference/aten/call.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 

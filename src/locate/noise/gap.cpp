@@ -11,9 +11,9 @@
 
 #include "base/numbers.hpp"
 #include "base/simd.hpp"
-#include "locate/noise/float_grid.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 namespace {

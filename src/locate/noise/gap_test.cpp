@@ -7,8 +7,8 @@
 #include <limits>
 #include <random>
 
-#include "locate/noise/float_grid.hpp"
 #include "reference/wide.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 namespace {

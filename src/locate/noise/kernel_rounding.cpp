@@ -7,12 +7,12 @@
 #include <cstring>
 #include <optional>
 
-#include "locate/noise/float_grid.hpp"
 #include "locate/noise/gap.hpp"
 #include "reference/aten/magnitudes.hpp"
 #include "reference/attention/attention.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 namespace {

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "locate/noise/conversion_noise.hpp"
-#include "locate/noise/float_grid.hpp"
 #include "locate/noise/gap.hpp"
 #include "locate/noise/kernel_rounding.hpp"
 #include "locate/program/owner.hpp"
@@ -16,6 +15,7 @@
 #include "reference/aten/selection.hpp"
 #include "reference/wide.hpp"
 #include "run/common_names.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 namespace {

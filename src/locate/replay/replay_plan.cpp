@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "locate/noise/float_grid.hpp"
 #include "locate/noise/kernel_rounding.hpp"
 #include "locate/replay/replay_carried.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 namespace {

@@ -8,22 +8,24 @@
 
 #include "tensor/dtype.hpp"
 
-namespace assay::locate {
+namespace assay {
 
 /// p stored fraction bits, smallest normal exponent E.
 struct FloatGrid {
   int fraction_bits = 23;
   int smallest_exponent = -126;
   double largest = 0;  // largest finite value
-  double tiny = 0;     // t_d: an error that is always allowed
+  /// An error that localisation always allows: of one rounding near 0, or of a flush to zero.
+  double tiny = 0;
 
-  /// Distance of neighbouring values at x: 2^(max(floor(log2 |x|), E) - p). x is finite.
-  [[nodiscard]] double ulp(double x) const {
+  /// max(floor(log2 |x|), E). x is finite.
+  [[nodiscard]] int exponent_of(double x) const {
     // The exponent field of a subnormal double is 0, which stands far below every E but its own.
     const auto exponent = static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7FFu) - 1023;
-    return power_of_two((exponent > smallest_exponent ? exponent : smallest_exponent) -
-                        fraction_bits);
+    return exponent > smallest_exponent ? exponent : smallest_exponent;
   }
+  /// Distance of neighbouring values at x: 2^(max(floor(log2 |x|), E) - p). x is finite.
+  [[nodiscard]] double ulp(double x) const { return power_of_two(exponent_of(x) - fraction_bits); }
   [[nodiscard]] double smallest_normal() const { return power_of_two(smallest_exponent); }
   /// u_d: half a ULP of 1.
   [[nodiscard]] double roundoff() const { return power_of_two(-fraction_bits - 1); }
@@ -41,4 +43,4 @@ struct FloatGrid {
 /// Fewer bits, or of two types with equally many the one with fewer of the fraction.
 [[nodiscard]] bool is_narrower(DType a, DType b);
 
-}  // namespace assay::locate
+}  // namespace assay

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "locate/noise/float_grid.hpp"
+#include "tensor/float_grid.hpp"
 
-namespace assay::locate {
+namespace assay {
 
 std::optional<FloatGrid> float_grid(DType dtype) {
   switch (dtype) {
@@ -38,4 +38,4 @@ bool is_narrower(DType a, DType b) {
   return grid_a && grid_b && grid_a->fraction_bits < grid_b->fraction_bits;
 }
 
-}  // namespace assay::locate
+}  // namespace assay
