@@ -99,6 +99,17 @@ struct Evaluation {
   std::vector<Expectation> outputs;
 };
 
+/// NOT_SUPPORTED, with that reason.
+[[nodiscard]] inline Error not_supported(std::string reason) {
+  return {Errc::Unsupported, {}, std::nullopt, std::move(reason)};
+}
+/// "transposeC 7 is none of 0 (a), 1 (b)": NOT_SUPPORTED.
+[[nodiscard]] inline Error unknown_value(std::string_view key, int64_t value,
+                                         std::string_view known) {
+  return not_supported(std::string(key) + " " + std::to_string(value) + " is none of " +
+                       std::string(known));
+}
+
 /// One row of the table of operations.
 struct OperationRow {
   std::string_view name;        // "RmsNormOperation"

@@ -242,7 +242,7 @@ OUT = half(PRODUCT)
         ({"matmulType": 1, "transposeA": True}, [X, W], OUT, "NOT_SUPPORTED", "transposeA"),
         ({}, [X, W8], OUT, "NOT_SUPPORTED", "weight of type int8"),
         ({"outDataType": 1}, [X, W, SCALE], OUT, "ERROR", "int8"),
-        ({"hasBias": True}, [X, W], OUT, "ERROR", "2 inputs, but x, weight, bias are needed"),
+        ({"hasBias": True}, [X, W], OUT, "ERROR", "takes x, weight, bias; the dump has 2 inputs"),
         ({}, [X, W, BIAS], OUT, "ERROR", "3 inputs"),
         ({"outDataType": 1}, [X8, W8], OUT, "ERROR", "deqScale"),
         ({}, [X, None], OUT, "ERROR", ""),
@@ -406,7 +406,7 @@ def test_all_reduce_says_why_not(tmp_path):
         ({"allReduceType": "mean"}, "NOT_SUPPORTED", "mean"),
         ({"quantType": 3}, "NOT_SUPPORTED", "quantType 3"),
         ({"quantType": 1, "allReduceType": "max"}, "NOT_SUPPORTED", "only sums"),
-        ({"rankSize": 0}, "ERROR", "rankSize 0"),
+        ({"rankSize": 0}, "ERROR", "rankSize is 0"),
         ({"rankSize": 2**60}, "ERROR", "rankSize"),
         ({"rank": 5}, "ERROR", "rank 5"),
     )):  # fmt: skip

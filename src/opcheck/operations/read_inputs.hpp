@@ -13,5 +13,9 @@ namespace assay::opcheck {
 /// errors  Invalid "RopeOperation takes q, k; the dump has 1 input" | of Operands::input()
 [[nodiscard]] Result<std::vector<Tensor>> read_inputs(const Case& one,
                                                       const std::vector<std::string_view>& names);
+/// The same of another rank's execution.
+[[nodiscard]] Result<std::vector<Tensor>> read_inputs(const Operands& operands,
+                                                      std::string_view op_type,
+                                                      const std::vector<std::string_view>& names);
 
 }  // namespace assay::opcheck

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "opcheck/operations/movement/evaluate.hpp"
+#include "opcheck/operations/ranks.hpp"
 #include "reference/movement/assemble.hpp"
 #include "reference/products/all_reduce.hpp"
 #include "tensor/sentence.hpp"
@@ -15,30 +16,15 @@ using movement::integers_of;
 using movement::kMove;
 using reference::RankReduction;
 
-constexpr int64_t kMaxRanks = 4096;
-
-/// All ranks of one execution, and which of them this is.
-struct Group {
-  std::vector<Case::Peer> peers;
-  std::vector<Tensor> x;  // input 0 of each
-  int64_t rank = 0;
-
-  [[nodiscard]] int64_t size() const { return static_cast<int64_t>(peers.size()); }
+/// With input 0 of each.
+struct Group : Ranks {
+  std::vector<Tensor> x;
 };
 
 /// input_count  inputs that every rank has
 Result<Group> read_group(const Case& one, size_t input_count) {
-  ASSAY_TRY(const int64_t size, one.parameters.integer("rankSize", 0));
-  if (size < 1 || size > kMaxRanks)
-    return fail(Errc::Invalid, sentence("parameter rankSize is ", size));
-  Group group;
-  ASSAY_TRY(group.rank, one.parameters.integer("rank", 0));
-  if (group.rank < 0 || group.rank >= size)
-    return fail(Errc::Invalid, "rank ", group.rank, " of ", size, " ranks");
-  if (!one.peers) return fail(Errc::NotFound, "the other ranks are not in this dump");
-  ASSAY_TRY(group.peers, one.peers(size));
-  if (group.size() != size)
-    return fail(Errc::NotFound, group.size(), " of ", size, " ranks are in the dump");
+  ASSAY_TRY(Ranks ranks, ranks_of(one));
+  Group group{std::move(ranks), {}};
   for (size_t i = 0; i < group.peers.size(); ++i) {
     const Operands& operands = *group.peers[i].operands;
     if (operands.input_count() != input_count)
@@ -114,7 +100,7 @@ Result<Evaluation> evaluate_exchange(const Case& one, bool counts_are_inputs) {
   const auto input = [&](size_t index) {
     return counts_are_inputs ? std::optional<size_t>(index) : std::nullopt;
   };
-  const auto self = static_cast<size_t>(group.rank);
+  const auto self = static_cast<size_t>(group.own);
   ASSAY_TRY(const std::vector<int64_t> received,
             counts_of(group.peers[self], "recvCounts", input(3), group.size()));
   ASSAY_TRY(const std::vector<int64_t> places,
@@ -126,7 +112,7 @@ Result<Evaluation> evaluate_exchange(const Case& one, bool counts_are_inputs) {
     ASSAY_TRY(const std::vector<int64_t> from,
               counts_of(group.peers[i], "sdispls", input(2), group.size()));
     if (sent[self] != received[i])
-      return fail(Errc::Invalid, "rank ", i, " sends ", sent[self], " elements, rank ", group.rank,
+      return fail(Errc::Invalid, "rank ", i, " sends ", sent[self], " elements, rank ", group.own,
                   " expects ", received[i]);
     ASSAY_TRY(Tensor piece, reference::flat_part(group.x[i], from[self], sent[self]));
     pieces.push_back(std::move(piece));
@@ -185,7 +171,7 @@ Result<Evaluation> evaluate_all_gather_v(const Case& one) {
     return fail(Errc::Invalid, one.operands->input_count(),
                 " inputs in the dump, x, sendCount, recvCounts, rdispls expected");
   ASSAY_TRY(const Group group, read_group(one, one.operands->input_count()));
-  const Case::Peer& self = group.peers[static_cast<size_t>(group.rank)];
+  const Case::Peer& self = group.peers[static_cast<size_t>(group.own)];
   ASSAY_TRY(const std::vector<int64_t> received, counts_of(self, "recvCounts", 2, group.size()));
   ASSAY_TRY(const std::vector<int64_t> places, counts_of(self, "rdispls", 3, group.size()));
   std::vector<Tensor> pieces;
@@ -205,14 +191,14 @@ Result<Evaluation> evaluate_reduce_scatter(const Case& one) {
   if (x.shape.empty() || x.shape[0] % group.size() != 0)
     return fail(Errc::Invalid, group.size(), " ranks do not divide x of shape ", x.shape);
   const int64_t part = x.element_count() / group.size();
-  return expect_reduced(group, reduction, group.rank * part, part);
+  return expect_reduced(group, reduction, group.own * part, part);
 }
 
 Result<Evaluation> evaluate_reduce_scatter_v(const Case& one) {
   ASSAY_TRY(const Reduction reduction, read_reduction(one, false));
   const size_t inputs = one.operands->input_count();
   ASSAY_TRY(const Group group, read_group(one, inputs));
-  const auto self = static_cast<size_t>(group.rank);
+  const auto self = static_cast<size_t>(group.own);
   const auto input = [&](size_t index) {
     return index < inputs ? std::optional<size_t>(index) : std::nullopt;
   };
@@ -235,7 +221,7 @@ Result<Evaluation> evaluate_all_to_all(const Case& one) {
   }
   ASSAY_TRY(const bool transposed, one.parameters.boolean("transpose", looks_transposed));
   return evaluation(std::to_string(group.size()) + (transposed ? " ranks, by columns" : " ranks"),
-                    expectation(0, kMove, [x = group.x, rank = group.rank, transposed] {
+                    expectation(0, kMove, [x = group.x, rank = group.own, transposed] {
                       return reference::all_to_all(x, rank, transposed);
                     }));
 }

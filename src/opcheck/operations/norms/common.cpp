@@ -17,6 +17,14 @@ Result<std::vector<Tensor>> nd_inputs(const Case& one, const std::vector<std::st
   return opcheck::read_inputs(one, names);
 }
 
+Result<Evaluation> evaluate_layer(const Case& one, Result<Evaluation> (*alone)(const Case& one),
+                                  Result<Evaluation> (*of_sum)(const Case& one, bool prenorm)) {
+  ASSAY_TRY(const int64_t layer, one.parameters.integer("layerType", 0));
+  if (layer == 1) return alone(one);
+  if (layer == 2 || layer == 3) return of_sum(one, layer == 2);
+  return fail(unknown_value("layerType", layer, "1 (NORM), 2 (PRENORM), 3 (POSTNORM)"));
+}
+
 int64_t last_size(const Tensor& tensor) {
   const Dims& shape = tensor.view.shape;
   return shape.empty() ? 0 : shape[shape.size() - 1];

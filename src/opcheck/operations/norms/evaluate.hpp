@@ -71,6 +71,14 @@ struct Norm {
   [[nodiscard]] int64_t terms() const;
 };
 
+/// By layerType: 1 (NORM), 2 (PRENORM), 3 (POSTNORM).
+///
+/// of_sum  a norm of a sum, which is an output where `prenorm`
+[[nodiscard]] Result<Evaluation> evaluate_layer(const Case& one,
+                                                Result<Evaluation> (*alone)(const Case& one),
+                                                Result<Evaluation> (*of_sum)(const Case& one,
+                                                                             bool prenorm));
+
 /// The norm, and the sum in front of it.
 [[nodiscard]] inline Expectation expect_norm(size_t index, Precision precision, Norm norm) {
   return expectation(index, {precision, norm.terms()}, [norm] { return norm.compute(); });

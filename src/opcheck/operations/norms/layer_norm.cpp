@@ -99,18 +99,7 @@ Result<Evaluation> norm_of_sum(const Case& one, bool prenorm) {
 }  // namespace
 
 Result<Evaluation> evaluate_layer_norm(const Case& one) {
-  ASSAY_TRY(const int64_t layer, one.parameters.integer("layerType", 0));
-  switch (layer) {
-    case 1:
-      return norm_alone(one);
-    case 2:
-      return norm_of_sum(one, true);
-    case 3:
-      return norm_of_sum(one, false);
-    default:
-      return fail(Errc::Unsupported, "layerType ", layer,
-                  " is none of 1 (NORM), 2 (PRENORM), 3 (POSTNORM)");
-  }
+  return norms::evaluate_layer(one, norm_alone, norm_of_sum);
 }
 
 Result<Evaluation> evaluate_layer_norm_with_stride(const Case& one) {

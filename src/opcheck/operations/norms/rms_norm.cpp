@@ -17,13 +17,6 @@ using norms::Norm;
 using norms::Quantisation;
 using reference::Wide;
 
-Error unknown_value(std::string_view key, int64_t value, std::string_view known) {
-  return {Errc::Unsupported,
-          {},
-          std::nullopt,
-          std::string(key) + " " + std::to_string(value) + " is none of " + std::string(known)};
-}
-
 /// The rms norm of a sum over the dimensions that gamma has.
 Norm rms_norm_of(Addends x, const Tensor& gamma, reference::NormOptions options) {
   options.dims = reference::without_leading_ones(gamma.view.shape).size();
@@ -146,17 +139,7 @@ Result<Evaluation> norm_of_sum(const Case& one, bool prenorm) {
 }  // namespace
 
 Result<Evaluation> evaluate_rms_norm(const Case& one) {
-  ASSAY_TRY(const int64_t layer, one.parameters.integer("layerType", 0));
-  switch (layer) {
-    case 1:
-      return norm_alone(one);
-    case 2:
-      return norm_of_sum(one, true);
-    case 3:
-      return norm_of_sum(one, false);
-    default:
-      return fail(unknown_value("layerType", layer, "1 (NORM), 2 (PRENORM), 3 (POSTNORM)"));
-  }
+  return norms::evaluate_layer(one, norm_alone, norm_of_sum);
 }
 
 Result<Evaluation> evaluate_rms_norm_with_stride(const Case& one) {

@@ -59,7 +59,7 @@ Result<Tensor> picked(const TensorView& view, const std::vector<int64_t>& indice
 
 Result<Evaluation> evaluate_strided_batch_matmul(const Case& one) {
   ASSAY_TRY(const reference::StridedBatches batches, read_batches(one.parameters));
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, {"A", "B"}));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"A", "B"}));
   ASSAY_TRY(const Tensor output, one.operands->output(0));
   const Tensor a = inputs[0];
   const Tensor b = inputs[1];
@@ -111,7 +111,7 @@ Result<Evaluation> evaluate_grouped_matmul_with_routing(const Case& one) {
     names.emplace_back("scales of columns");
     names.emplace_back("scales of rows");
   }
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, names));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, names));
   const Tensor& x = inputs[0];
   if (one.operands->is_nz_input(0) || one.operands->is_nz_input(1) ||
       inputs[1].view.shape.size() != 3 || x.view.shape.size() != 2)
@@ -147,7 +147,7 @@ Result<Evaluation> evaluate_grouped_matmul_inplace_add(const Case& one) {
   ASSAY_TRY(const bool transpose_w, one.parameters.boolean("transposeB", false));
   if (transpose_w) return fail(not_supported("transposeB"));
   ASSAY_TRY(const std::vector<Tensor> inputs,
-            read_inputs(*one.operands, {"x", "weight", "group ends", "accum"}));
+            read_inputs(one, {"x", "weight", "group ends", "accum"}));
   if (!one.operands->has_before()) return fail(not_supported("needs before data"));
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, inputs[3].view.shape));
   const Dims& shape = inputs[1].view.shape;

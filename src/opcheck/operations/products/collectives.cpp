@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "opcheck/operations/products/evaluate.hpp"
+#include "opcheck/operations/ranks.hpp"
 #include "reference/movement/assemble.hpp"
 #include "reference/products/all_reduce.hpp"
 #include "tensor/sentence.hpp"
@@ -28,6 +29,7 @@ struct Layer {
   bool has_residual = false;
   bool keeps_gathered = false;
   int jobs = 1;
+  std::string_view op_type = {};
 };
 
 /// Tensors of one rank, named by their part.
@@ -40,6 +42,7 @@ Result<Layer> read_layer(const Case& one) {
   const Parameters& parameters = one.parameters;
   Layer layer;
   layer.jobs = one.jobs;
+  layer.op_type = one.op_type;
   ASSAY_TRY(layer.transpose_w, parameters.boolean("transWeight|transposeB", true));
   ASSAY_TRY(layer.has_residual, parameters.boolean("hasResidual", false));
   ASSAY_TRY(const std::string backend, parameters.text("backend", "hccl"));
@@ -75,7 +78,7 @@ Result<Shard> read_shard(const Operands& operands, const Layer& layer) {
   }
   if (layer.has_residual) names.emplace_back("residual");
   if (layer.quantisation == kPerToken) names.emplace_back("perTokenScale");
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(operands, names));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(operands, layer.op_type, names));
   Shard shard{.x = inputs[0], .weight = inputs[1]};
   if (operands.is_nz_input(0)) return fail(not_supported("x is FRACTAL_NZ"));
   size_t next = 2;
@@ -275,7 +278,7 @@ Result<Evaluation> evaluate_all_reduce(const Case& one) {
     return fail(not_supported("only sums are quantised"));
   std::vector<std::string_view> names = {"x"};
   if (quantisation != 0) names = {"x", "scale", "offset"};
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, names));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, names));
   ASSAY_TRY(const Ranks ranks, ranks_of(one));
   auto tensors = std::make_shared<std::vector<Tensor>>();
   for (const Case::Peer& peer : ranks.peers) {

@@ -5,34 +5,6 @@
 
 namespace assay::opcheck::products {
 
-Error unknown_value(std::string_view key, int64_t value, std::string_view known) {
-  return not_supported(std::string(key) + " " + std::to_string(value) + " is none of " +
-                       std::string(known));
-}
-
-Error not_supported(std::string reason) {
-  return {Errc::Unsupported, {}, std::nullopt, std::move(reason)};
-}
-
-Result<std::vector<Tensor>> read_inputs(const Operands& operands,
-                                        const std::vector<std::string_view>& names) {
-  if (operands.input_count() != names.size()) {
-    std::string listed;
-    for (const std::string_view each : names) {
-      if (!listed.empty()) listed += ", ";
-      listed += each;
-    }
-    return fail(Errc::Invalid, operands.input_count(), " inputs, but ", listed,
-                (names.size() == 1 ? " is needed" : " are needed"));
-  }
-  std::vector<Tensor> tensors;
-  for (size_t i = 0; i < names.size(); ++i) {
-    ASSAY_TRY(Tensor tensor, operands.input(i));
-    tensors.push_back(std::move(tensor));
-  }
-  return tensors;
-}
-
 bool is_blocked_weight(const Operands& operands, const Tensor& weight) {
   return operands.is_nz_input(1) || weight.view.shape.size() == 4;
 }
@@ -109,20 +81,6 @@ Result<bool> weight_is_transposed(const Case& one, const Tensor& x, const Tensor
 std::optional<DType> product_type_of(const Tensor* bias) {
   if (bias != nullptr && bias->view.dtype == DType::BFloat16) return DType::BFloat16;
   return std::nullopt;
-}
-
-Result<Ranks> ranks_of(const Case& one) {
-  ASSAY_TRY(const int64_t count, one.parameters.integer("rankSize", 0));
-  Ranks ranks;
-  ASSAY_TRY(ranks.own, one.parameters.integer("rank", 0));
-  // More cards than any cluster has: a broken number, not a reason to look for that many folders.
-  constexpr int64_t kMaxRanks = int64_t{1} << 16;
-  if (count < 1 || count > kMaxRanks || ranks.own < 0 || ranks.own >= count)
-    return fail(Errc::Invalid, "rank ", ranks.own, " of rankSize ", count);
-  ASSAY_TRY(ranks.peers, one.peers(count));
-  if (ranks.size() != count)
-    return fail(Errc::Invalid, "rankSize is ", count, ", the dump has ", ranks.size(), " ranks");
-  return ranks;
 }
 
 }  // namespace assay::opcheck::products

@@ -6,20 +6,12 @@
 #include <vector>
 
 #include "opcheck/operations/expectations.hpp"
+#include "opcheck/operations/read_inputs.hpp"
 #include "reference/products/linear.hpp"
 
 namespace assay::opcheck {
 
 namespace products {
-
-/// "transposeC 7 is none of 0 (a), 1 (b)": NOT_SUPPORTED.
-[[nodiscard]] Error unknown_value(std::string_view key, int64_t value, std::string_view known);
-[[nodiscard]] Error not_supported(std::string reason);
-
-/// The inputs 0, 1, ... of an operation that takes exactly these.
-/// errors  Invalid "2 inputs, but x, weight, bias are needed" | of Operands::input()
-[[nodiscard]] Result<std::vector<Tensor>> read_inputs(const Operands& operands,
-                                                      const std::vector<std::string_view>& names);
 
 /// Input 1 as matrices: FRACTAL_NZ, or four dimensions, become [rows, columns] or [b, rows,
 /// columns]; padding of blocks is cropped.
@@ -60,15 +52,6 @@ struct Product {
 }
 /// bf16 biases: the product is stored before they are added.
 [[nodiscard]] std::optional<DType> product_type_of(const Tensor* bias);
-
-/// All ranks' executions of a collective, and which of them this one is.
-struct Ranks {
-  std::vector<Case::Peer> peers;
-  int64_t own = 0;
-  [[nodiscard]] int64_t size() const { return static_cast<int64_t>(peers.size()); }
-};
-/// errors  Invalid (rank, rankSize) | of Case::peers
-[[nodiscard]] Result<Ranks> ranks_of(const Case& one);
 
 }  // namespace products
 

@@ -98,7 +98,7 @@ Result<Evaluation> dequantised(const Case& one, const Tensor& x, const Tensor& w
   names.emplace_back("deqScale");
   if (per_token) names.emplace_back("perTokenScale");
   if (!extra_input.empty()) names.push_back(extra_input);
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, names));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, names));
   ASSAY_TRY(const Product product, product_of(one, x, weight, transpose_x, transpose_w));
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, product.shape));
   std::optional<Tensor> bias;
@@ -126,7 +126,7 @@ Result<Evaluation> plain(const Case& one, const Tensor& x, const Tensor& weight,
                          bool transpose_w, bool has_bias) {
   std::vector<std::string_view> names = {"x", "weight"};
   if (has_bias) names.emplace_back("bias");
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, names));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, names));
   ASSAY_TRY(Product product, product_of(one, x, weight, transpose_x, transpose_w));
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, product.shape));
   std::optional<Tensor> bias;
@@ -147,7 +147,7 @@ Result<Evaluation> plain(const Case& one, const Tensor& x, const Tensor& weight,
 /// The product is added to input 2, a float32 tensor that is the output, too.
 Result<Evaluation> accumulating(const Case& one, const Tensor& x, const Tensor& weight,
                                 bool transpose_x, bool transpose_w) {
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, {"x", "weight", "accum"}));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x", "weight", "accum"}));
   if (!one.operands->has_before()) return fail(not_supported("needs before data"));
   ASSAY_TRY(const Product product, product_of(one, x, weight, transpose_x, transpose_w));
   const Tensor accum = inputs[2];
@@ -173,7 +173,7 @@ Result<Evaluation> per_batch(const Case& one, const Tensor& x, const Tensor& wei
                              bool transpose_w, bool has_bias) {
   std::vector<std::string_view> names = {"x", "weight"};
   if (has_bias) names.emplace_back("bias");
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, names));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, names));
   if (x.view.shape.size() != 3)
     return fail(Errc::Invalid, "intensor0 has shape ", x.view.shape, ", EIN_SUM needs [m, b, k]");
   const int64_t k = x.view.shape[2];
@@ -329,7 +329,7 @@ Result<Evaluation> evaluate_linear_quant(const Case& one) {
   std::vector<std::string_view> names = {"x", "weight"};
   if (bias_there) names.emplace_back("bias");
   names.emplace_back("deqScale");
-  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, names));
+  ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, names));
   ASSAY_TRY(const Product product, product_of(one, x, weight, transpose_x, transpose_w));
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, product.shape));
   std::optional<Tensor> bias;
