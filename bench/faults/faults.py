@@ -374,12 +374,21 @@ def _activation_variant(site: Site) -> Iterator[Optional[kernels.Kernels]]:
         yield mode
 
 
+def _module_before(site: Site, path: str) -> torch.nn.Module:
+    """The module of the layer before; that layer itself, whose input is as wide, where it is of another kind."""
+    layer = site.model.get_submodule(site.family.layer.format(site.layer - 1))
+    try:
+        return layer.get_submodule(path)
+    except AttributeError:
+        return layer
+
+
 @contextlib.contextmanager
 def _stale_input(site: Site) -> Iterator[Optional[kernels.Kernels]]:
     """A linear module computes with what another module of the layer before was given."""
     path = site.family.linears[0]
     before: list[torch.Tensor] = []
-    previous = site.model.get_submodule(f"{site.family.layer.format(site.layer - 1)}.{path}")
+    previous = _module_before(site, path)
     watch = previous.register_forward_pre_hook(lambda _, args: before.append(args[0].detach()))
     try:
         if not site.hidden:
