@@ -24,7 +24,7 @@ struct Limit {
 struct LimitRule {
   std::string match;    // shell pattern on a path, node name or "/" + node name; empty: every row
   std::string dtype;    // of mine, "bfloat16" or "torch.bfloat16"; empty: every dtype
-  std::string op_type;  // shell pattern on mine's type; empty: every type
+  std::string op_type;  // shell pattern on my type; empty: every type
   Limit limit;
 };
 

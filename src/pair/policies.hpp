@@ -64,7 +64,7 @@ void match_type_counts(const TreePair& trees, NodePairs* pairs);
 /// adds is replaced by that sibling.
 void match_map_counts(const TreePair& trees, NodePairs* pairs);
 
-/// Rotary embeddings: inputs of mine's rope operations with the outputs of golden's rotary modules.
+/// Rotary embeddings: inputs of my rope operations with the outputs of golden's rotary modules.
 void match_rope(const TreePair& trees, NodePairs* pairs);
 
 /// Leaves of each pair of layers by words in their paths, each with each that fits.

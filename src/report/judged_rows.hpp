@@ -15,7 +15,7 @@ namespace assay::report {
 struct RowVerdict {
   double err_in = NAN;         // relative L2 of all floating inputs together against golden's
   double err_out = NAN;        // of this tensor
-  double err_own = NAN;        // of this tensor against the reference on mine's own inputs
+  double err_own = NAN;        // of this tensor against the reference on its own inputs
   double noise_floor = NAN;    // of err_own, as rounding explains it
   double amplification = NAN;  // err_out / err_in
   locate::OwnSource own_source = locate::OwnSource::None;

@@ -28,7 +28,7 @@ struct LogitsMetrics {
   double l1_norm = 0;            // signed: 0.01 when mine is one percent larger
   bool l1_is_defined = true;     // false: golden is all zero
   double ulp_max_diff = 0;       // |max golden - max mine|
-  double ulp = 0;                // spacing of numbers at mine's maximum
+  double ulp = 0;                // spacing of numbers at the maximum of mine
 };
 
 /// Rules of Ascend/msit: components/utils/cmp_algorithm.py and msit_llm/logits_compare.
