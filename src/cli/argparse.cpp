@@ -259,7 +259,7 @@ class Parser {
 
 /// What can be given by a name, too: nearly always given, so not in brackets.
 bool is_word_with_names(const Argument& argument) {
-  return !argument.word.empty() && argument.names[0] != argument.word;
+  return !argument.word.empty() && argument.is_option();
 }
 
 std::string usage_of(const Command& command) {
@@ -385,7 +385,7 @@ HelpPage help_page(const Command& command) {
       page.group("arguments").push_back({std::string(argument.word), std::string(argument.help)});
   }
   for (const Argument& argument : command.arguments) {
-    if (argument.names[0] == argument.word) continue;
+    if (!argument.is_option()) continue;
     page.group(argument.group)
         .push_back(
             {joined(argument.names, ", ") + argument.value_text(), std::string(argument.help)});

@@ -54,6 +54,8 @@ struct Argument {
   bool comma_list = false;  // a value that ends with a comma goes on in the next word
 
   [[nodiscard]] bool has_name(std::string_view name) const;
+  /// It may be given by a name; false of what is a word alone.
+  [[nodiscard]] bool is_option() const { return names[0] != word; }
   /// "--execute-range/-er", "RUN"
   [[nodiscard]] std::string display_name() const;
   /// " RANGE", " {a,b} [{a,b} ...]": what follows the names

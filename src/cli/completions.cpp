@@ -4,6 +4,7 @@
 // in them.
 #include <memory>
 
+#include "base/shell_words.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "completion_script.hpp"
@@ -59,8 +60,6 @@ std::string values_of(const Argument& argument) {
   return "@files";
 }
 
-bool is_option(const Argument& argument) { return argument.names[0] != argument.word; }
-
 std::string replaced(std::string text, std::string_view mark, const std::string& lines) {
   return text.replace(text.find(mark), mark.size(), lines);
 }
@@ -94,7 +93,7 @@ std::string bash_script() {
     for (const Argument& argument : one.command.arguments) {
       std::string values = values_of(argument);
       for (char& c : values) c = c == ' ' ? ',' : c;
-      for (const std::string_view name : is_option(argument) ? argument.names : Names{"WORD"})
+      for (const std::string_view name : argument.is_option() ? argument.names : Names{"WORD"})
         words += " " + std::string(name) + " " + (values.empty() ? "-" : values);
     }
     table += "    " + pattern_of(one) + " echo \"" + words.substr(1) + "\" ;;\n";
@@ -106,25 +105,19 @@ std::string bash_script() {
 
 // ---- zsh ----------------------------------------------------------------------------------------
 
-/// A word of a POSIX shell.
-std::string in_quotes(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 /// '(--output -o)'{--output,-o}'[Folder for the report]:value:_files -/'
 std::string zsh_argument(const Argument& argument) {
   std::string values = values_of(argument);
   values = values == "@folders" ? "_files -/" : values == "@files" ? "_files" : "(" + values + ")";
-  if (!is_option(argument)) return in_quotes(":" + std::string(argument.word) + ":" + values);
+  if (!argument.is_option())
+    return in_shell_quotes(":" + std::string(argument.word) + ":" + values);
   std::string about = "[" + escaped(argument.help, "[]:\\") + "]";
   if (argument.takes == Takes::ZeroOrOne) about += ":";
   if (argument.takes == Takes::OneOrMore || argument.takes == Takes::ZeroOrMore) about += ":*-*";
   if (argument.takes != Takes::Nothing) about += ":value:" + values;
   const std::string names = joined(argument.names, ",");
   return "'(" + joined(argument.names, " ") + ")'" +
-         (argument.names.size() > 1 ? "{" + names + "}" : names) + in_quotes(about);
+         (argument.names.size() > 1 ? "{" + names + "}" : names) + in_shell_quotes(about);
 }
 
 std::string zsh_script() {
@@ -133,7 +126,8 @@ std::string zsh_script() {
   std::string options;
   for (const Completed& one : completed_commands()) {
     (one.program == "assay" ? commands : old_commands) +=
-        "      " + in_quotes(std::string(one.names[0]) + ":" + std::string(one.summary)) + "\n";
+        "      " + in_shell_quotes(std::string(one.names[0]) + ":" + std::string(one.summary)) +
+        "\n";
     options += "    " + pattern_of(one) + "\n      _arguments";
     for (const Argument& argument : one.command.arguments)
       options += " \\\n        " + zsh_argument(argument);
@@ -152,14 +146,14 @@ std::string fish_quotes(std::string_view text) { return "'" + escaped(text, "'\\
 /// " -l output -s o -r -f -a '(__fish_complete_directories)'"
 std::string fish_argument(const Argument& argument) {
   std::string text;
-  for (const std::string_view name : is_option(argument) ? argument.names : Names()) {
+  for (const std::string_view name : argument.is_option() ? argument.names : Names()) {
     const std::string_view kind = name.starts_with("--") ? " -l "
                                   : name.size() == 2     ? " -s "
                                                          : " -o ";
     text += std::string(kind) + std::string(name.substr(kind == " -l " ? 2 : 1));
   }
   const std::string values = values_of(argument);
-  if (!values.empty() && is_option(argument)) text += " -r";
+  if (!values.empty() && argument.is_option()) text += " -r";
   if (values == "@folders") text += " -f -a '(__fish_complete_directories)'";
   if (!values.empty() && !values.starts_with('@')) text += " -f -a " + fish_quotes(values);
   return text;

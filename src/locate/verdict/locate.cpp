@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/shell_words.hpp"
 #include "compare/resident_files.hpp"
 #include "locate/judge/leaf_modules.hpp"
 #include "locate/verdict/locate_errors.hpp"

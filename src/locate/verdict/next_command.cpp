@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/shell_words.hpp"
 #include "locate/verdict/verdict.hpp"
 
 namespace assay::locate {
@@ -35,16 +36,6 @@ std::string suspects(const Verdict& verdict) {
 }
 
 }  // namespace
-
-std::string shell_quote(std::string_view word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
-    return std::string(word);
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string program_of(const run::Run& run) {
   const auto found = run.properties.find("host.program");

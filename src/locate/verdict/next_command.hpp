@@ -15,7 +15,4 @@ namespace assay::locate {
 /// The command line that the run's manifest names, quoted for a shell; empty when it names none.
 [[nodiscard]] std::string program_of(const run::Run& run);
 
-/// The word in single quotes when a shell would read it otherwise.
-[[nodiscard]] std::string shell_quote(std::string_view word);
-
 }  // namespace assay::locate
