@@ -22,12 +22,17 @@ struct Completed {
   Command command;
 };
 
+/// A row that stands for a command of that program; older grammars of one are none.
+bool is_of(const CommandRow& row, bool old) {
+  return row.is_meant == nullptr && (!old || row.is_old);
+}
+
 std::vector<Completed> completed_commands() {
   std::vector<Completed> found;
   for (const std::string_view program : {"assay", "msit"}) {
     const bool old = program == "msit";
     for (const CommandRow& row : all_commands()) {
-      if (row.is_meant != nullptr || (old && !row.is_old)) continue;
+      if (!is_of(row, old)) continue;
       Names names = {row.name};
       if (!row.alias.empty()) names.push_back(row.alias);
       const Caller caller =
@@ -40,11 +45,12 @@ std::vector<Completed> completed_commands() {
 
 /// The commands of a program; of an old one with their aliases.
 std::string names_of(std::string_view program) {
+  const bool old = program == "msit";
   Names names;
   for (const CommandRow& row : all_commands()) {
-    if (row.is_meant != nullptr || (program == "msit" && !row.is_old)) continue;
+    if (!is_of(row, old)) continue;
     names.push_back(row.name);
-    if (program == "msit" && !row.alias.empty()) names.push_back(row.alias);
+    if (old && !row.alias.empty()) names.push_back(row.alias);
   }
   return joined(names, " ");
 }
