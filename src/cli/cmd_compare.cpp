@@ -22,6 +22,7 @@
 #include "engines/engines.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "report/files.hpp"
+#include "report/html/comparison_page.hpp"
 #include "report/terminal.hpp"
 #include "report/verdict_terminal.hpp"
 #include "vendor/compat.hpp"
@@ -168,6 +169,16 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                    .summary = request.summary,
                                    .verdict = with_verdict ? &*outcome.verdict : nullptr}));
   }
+  if (!request.html.empty()) {
+    ASSAY_TRY_STATUS(report::html::write_page(
+        report::html::comparison_page({.comparison = outcome.comparison,
+                                       .golden = compared.golden,
+                                       .mine = compared.mine,
+                                       .verdict = outcome.verdict ? &*outcome.verdict : nullptr,
+                                       .notes = outcome.notes}),
+        request.html));
+    outcome.files.push_back(request.html);
+  }
   outcome.exit_status = status_by_limits(outcome.comparison, request);
   if (with_verdict && !request.exit_zero && outcome.exit_status != kDiffers) {
     const int status = exit_status_of(*outcome.verdict);
@@ -280,6 +291,7 @@ void add_output_options(Command& command, CompareRequest& request) {
               added_to(request.custom_algorithms));
   command.add("--output, -o DIR", "Folder for the report; default: this one", request.output);
   command.add("--jsonl", "The report also as JSON lines", request.jsonl);
+  command.add("--html FILE", "One page to open in a browser, without a network", request.html);
   command.add("--unmatched", "Also list the tensors without partner", request.unmatched);
   command.add("--compat {none,msit,ait-0.2}",
               "msit: the rows and values of msit 8.2, defects included; ait-0.2: the report of "

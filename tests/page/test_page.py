@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of two runs: its top, its runs, its file."""
+
+from __future__ import annotations
+
+import re
+
+from conftest import assay
+
+
+def test_the_sentence_stands_on_top(small, open_page):
+    # Given two runs of which one has a fault, when their page is opened,
+    page = open_page(small.page).page
+    # then its first heading is the sentence of the terminal, which breaks lines where it likes.
+    heading = page.inner_text("h1")
+    assert heading.startswith("first bad: layers.2.norm (LayerNorm, step 0)")
+    assert heading in re.sub(r"\s+", " ", small.said)
+    assert page.title() == f"assay: {small.mine} against {small.golden}"
+
+
+def test_the_sentence_is_there_without_scripts(small, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(small.page.as_uri())
+    assert page.inner_text("h1").startswith("first bad: layers.2.norm")
+    context.close()
+
+
+def test_differences_of_the_environments_come_first(small, open_page):
+    page = open_page(small.page, fragment="#view=runs").page
+    captions = page.locator("caption").all_inner_texts()
+    assert captions[:2] == ["the runs", "what differs between the environments"]
+    different = page.locator("table", has=page.locator("caption", has_text="what differs")).inner_text()
+    assert '"--bfloat16","--fault"]' in different  # the command
+
+
+def test_a_page_ends_with_html(small, tmp_path):
+    done = assay("compare", small.golden, small.mine, "-o", tmp_path, "--html", tmp_path / "page.txt", status=2)
+    assert "a page ends with .html" in done.stderr
+    assert not (tmp_path / "page.txt").exists()
