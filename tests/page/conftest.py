@@ -13,14 +13,10 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
-
-from assay_command import binary
+from page_scenes import EXAMPLES, Scene, compared, dumped
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture(scope="session")
@@ -80,37 +76,6 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
         one.check()
     for context in contexts:
         context.close()
-
-
-def assay(*arguments: object, status: int | None = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs the command; `status` None takes any."""
-    done = subprocess.run(
-        [binary(), *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=cwd, check=False
-    )
-    assert status is None or done.returncode == status, done.stdout + done.stderr
-    return done
-
-
-@dataclass(frozen=True)
-class Scene:
-    """Two runs and the page that compares them."""
-
-    golden: Path
-    mine: Path
-    page: Path
-    said: str  # by the command
-
-
-def compared(golden: Path, mine: Path, folder: Path, *options: object) -> Scene:
-    page = folder / "page.html"
-    done = assay("compare", golden, mine, "-o", folder / "report", "--html", page, *options, status=None)
-    assert page.exists(), done.stdout + done.stderr
-    return Scene(golden, mine, page, done.stdout)
-
-
-def dumped(folder: Path, level: str, *program: str) -> Path:
-    assay("dump", "--level", level, "--weights", "-o", folder, "--", sys.executable, *program)
-    return folder
 
 
 @pytest.fixture(scope="session")

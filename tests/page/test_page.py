@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from conftest import assay
+from page_scenes import assay
 
 
 def test_the_sentence_stands_on_top(small, open_page):
