@@ -4,6 +4,7 @@ import { aboutBox } from "./about.js";
 import { openPage } from "./data.js";
 import { h } from "./dom.js";
 import { operationsView } from "./operations.js";
+import { quantisationView } from "./quantisation.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
 import { verdictBanner } from "./verdict.js";
@@ -12,6 +13,7 @@ import { verdictBanner } from "./verdict.js";
 function viewsOf(page) {
   return [
     page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
+    page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
     { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
   ].filter(Boolean);
 }
