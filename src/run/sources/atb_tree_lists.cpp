@@ -150,6 +150,10 @@ class TreeMaker {
     result.exec_order = parse_number<int64_t>(id);
     for (const topology::Parameter& parameter : node.parameters)
       result.parameters.emplace(parameter.name, parameter.text);
+    result.inputs = node.inputs;
+    result.outputs = node.outputs;
+    for (std::string& written : topology::outputs_in_place(graph_, index))
+      result.outputs.push_back(std::move(written));
     for (size_t i = 0; i < node.children.size(); ++i)
       result.children.push_back(make(node.children[i], result.name, i));
     return result;
