@@ -3,10 +3,10 @@
 
 const NOT_FINITE = 255;
 
-/** Errors of the codes: 0 is none, 255 not finite, others are eighths of octaves above 2^base. */
-function decodedCells(text, base) {
+/** Errors of the codes: 0 is none, 255 not finite, others are parts of octaves above 2^base. */
+function decodedCells(text, { base, codes_per_octave: parts }) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  return Float64Array.from(bytes, (code) => (code === 0 ? 0 : code === NOT_FINITE ? Infinity : 2 ** (base + code / 8)));
+  return Float64Array.from(bytes, (code) => (code === 0 ? 0 : code === NOT_FINITE ? Infinity : 2 ** (base + code / parts)));
 }
 
 /** Numbers that JSON cannot write stand there as texts. */
@@ -16,10 +16,9 @@ export function jsonNumber(value) {
 
 /** A picture as the page holds it, with its cells as numbers in C order. */
 export function openPicture(details) {
-  const { axes, bins, widths } = details;
-  const sizes = axes.map((axis) => details.shape[axis] ?? 1);
-  const rms = decodedCells(details.rms, details.scale.base);
-  return { axes, sizes, bins, widths, max: decodedCells(details.max, details.scale.base), rms };
+  const { axes, bins, shape, scale } = details;
+  const widths = bins.map((count, i) => Math.ceil(shape[i] / count));
+  return { axes, sizes: shape, bins, widths, max: decodedCells(details.max, scale), rms: decodedCells(details.rms, scale) };
 }
 
 /** Positions of bin `bin` of an axis. */

@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "locate/noise/record_distance.hpp"
 #include "locate/verdict/sentence.hpp"
+#include "report/html/flow_blobs.hpp"
 #include "report/html/place.hpp"
 #include "report/html/sides.hpp"
 #include "report/html/table_data.hpp"
@@ -81,6 +82,19 @@ class Rows {
   [[nodiscard]] Json row_of(size_t record) const {
     const auto found = row_of_record_.find(record);
     return found != row_of_record_.end() ? Json(found->second) : Json(nullptr);
+  }
+
+  [[nodiscard]] const std::vector<PageRow>& all() const { return rows_; }
+
+  /// The rows of the records of mine, with what is said of them.
+  [[nodiscard]] RecordRows record_rows() const {
+    RecordRows rows;
+    for (const auto& [record, row] : row_of_record_) {
+      RecordRow& added = rows[record];
+      added.row = static_cast<int64_t>(row);
+      if (rows_[row].verdict != nullptr) added.verdict = rows_[row].verdict->verdict;
+    }
+    return rows;
   }
 
  private:
@@ -174,6 +188,27 @@ Json unmatched_of(const ComparisonPage& input) {
   return list;
 }
 
+/// The record of the row that differs most; nothing when none differs.
+std::optional<size_t> worst_record(const ComparisonPage& input, const Rows& rows) {
+  const std::vector<const Row*> worst = input.comparison.worst_rows(1);
+  if (worst.empty()) return std::nullopt;
+  for (const PageRow& row : rows.all()) {
+    if (row.record != nullptr && row.row->order == worst.front()->order &&
+        row.row->label == worst.front()->label)
+      return static_cast<size_t>(row.record - input.mine.records.data());
+  }
+  return std::nullopt;
+}
+
+void add_flow_of(const ComparisonPage& input, const Rows& rows, std::vector<Blob>* blobs) {
+  FlowOfPage flow{.mine = input.mine, .worst_record = worst_record(input, rows)};
+  if (input.verdict != nullptr && !input.verdict->candidates.empty())
+    flow.suspect = &input.verdict->candidates.front();
+  const RecordRows record_rows = rows.record_rows();
+  for (const auto& [record, row] : record_rows) flow.records.push_back(record);
+  add_flow(flow, record_rows, blobs);
+}
+
 }  // namespace
 
 Page comparison_page(const ComparisonPage& input) {
@@ -208,6 +243,7 @@ Page comparison_page(const ComparisonPage& input) {
   json["sides"] = {side_json(input.golden, "golden"), side_json(input.mine, "mine")};
   json["unmatched"] = unmatched_of(input);
   json["table"] = add_table(rows.table(), "c", &page.blobs);
+  add_flow_of(input, rows, &page.blobs);
   return page;
 }
 

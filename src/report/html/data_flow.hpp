@@ -18,6 +18,7 @@ inline constexpr uint32_t kNoIndex = UINT32_MAX;
 struct FlowPort {
   uint32_t record = kNoIndex;  // index into Run::records; kNoIndex: it was not captured
   uint32_t value = kNoIndex;   // index into DataFlow::values; kNoIndex: nothing is known of it
+  bool has_number = true;      // the place of the port is the tensor's number at the node
 };
 
 /// One execution of one operator, or one call of a module or graph with others inside.

@@ -128,7 +128,7 @@ class TextStructure {
     WiredOperation one;
     one.name = name;
     one.type = operands.type;
-    one.inputs = by_slot(dumped_inputs(name), operands.inputs);
+    set_inputs(dumped_inputs(name), operands.inputs, &one);
     for (size_t i = 0; i < operands.outputs; ++i)
       one.outputs.push_back(wire_of(value_of(name, static_cast<int64_t>(i))));
     add_other_outputs(members_of(name), &one);
@@ -145,7 +145,9 @@ class TextStructure {
     }
     const std::vector<const GraphOp*> members = members_of(name);
     std::set<std::string_view> inner;
-    for (const GraphOp* member : members) inner.insert(member->name);
+    for (const GraphOp* member : members) {
+      if (members.size() > 1) inner.insert(member->name);
+    }
     for (const GraphOp* member : members)
       std::ranges::copy(inputs_of(*member, inner), std::back_inserter(list));
     return list;
@@ -153,13 +155,16 @@ class TextStructure {
 
   /// Files number the operands that are there. Where there are not as many, nobody can tell which is
   /// which: what is read then stands behind the captured tensors.
-  static std::vector<uint32_t> by_slot(std::vector<uint32_t> wires, size_t slots) {
+  static void set_inputs(std::vector<uint32_t> wires, size_t slots, WiredOperation* one) {
     std::vector<uint32_t> present = wires;
     std::erase(present, kNoIndex);
-    if (present.size() == slots || slots == 0) return present;
-    if (wires.size() == slots) return wires;
-    present.insert(present.begin(), slots, kNoIndex);
-    return present;
+    if (present.size() == slots || wires.size() == slots || slots == 0) {
+      one->inputs = wires.size() == slots ? std::move(wires) : std::move(present);
+      return;
+    }
+    one->inputs.assign(slots, kNoIndex);
+    one->inputs.insert(one->inputs.end(), present.begin(), present.end());
+    one->numbered_inputs = slots;
   }
 
   /// What others read of the members.

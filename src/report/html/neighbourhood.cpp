@@ -29,8 +29,9 @@ std::vector<Neighbour> neighbours(const std::vector<FlowLink>& links) {
 std::string slot_of(const DataFlow& flow, uint32_t value, const FlowPlace& user) {
   const std::string& name = flow.values[value].name;
   if (user.port == kNoIndex) return name.substr(name.rfind('.') + 1);
-  const uint32_t record = flow.nodes[user.node].inputs[user.port].record;
-  return record == kNoIndex ? std::to_string(user.port) : flow.run->records[record].slot;
+  const FlowPort& port = flow.nodes[user.node].inputs[user.port];
+  if (port.record != kNoIndex) return flow.run->records[port.record].slot;
+  return port.has_number ? std::to_string(user.port) : std::string();
 }
 
 // ---- links of one value or node -----------------------------------------------------------------
@@ -252,14 +253,15 @@ std::optional<uint32_t> node_of(const DataFlow& flow, size_t record) {
 
 std::optional<uint32_t> node_of(const DataFlow& flow, const locate::Finding& finding) {
   if (const auto node = node_of(flow, finding.mine_record)) return node;
-  std::optional<uint32_t> of_module;
+  std::optional<uint32_t> of_module, in_module;
   for (uint32_t i = 0; i < flow.nodes.size(); ++i) {
     const FlowNode& node = flow.nodes[i];
     if (node.rank != finding.rank || node.step != finding.step) continue;
     if (!finding.node.empty() && node.name == finding.node) return i;
-    if (!of_module && !finding.module.empty() && node.module == finding.module) of_module = i;
+    if (!of_module && node.name == finding.module) of_module = i;
+    if (!in_module && node.module == finding.module) in_module = i;
   }
-  return of_module;
+  return of_module ? of_module : in_module;
 }
 
 RecordLinks links_of(const DataFlow& flow, size_t record, size_t limit) {

@@ -7,9 +7,9 @@ import { counted, number } from "./format.js";
 import { heatMap } from "./heat.js";
 import { state } from "./state.js";
 
-/** "[0, 3, 17]" */
-function indexText(index) {
-  return `[${index.join(", ")}]`;
+/** "[0, 3, 17]", and which value of an element that has several. */
+function elementText({ index, part }) {
+  return `[${index.join(", ")}]${part === undefined ? "" : ` part ${part}`}`;
 }
 
 function value(given) {
@@ -127,14 +127,14 @@ function ulpSection(details) {
   if (!ulp) return [];
   const edges = ulp.edges.map(jsonNumber);
   const name = (i) => {
-    if (i >= edges.length - 1 && i > 0) return `${number(edges[i])} or more`;
+    if (i === edges.length - 1) return `${number(edges[i])} or more`;
     return edges[i + 1] - edges[i] <= 1 ? number(edges[i]) : `${number(edges[i])} to ${number(edges[i + 1] - 1)}`;
   };
   const draw = (width) =>
     barChart(width, {
       name: `Error in units in the last place of ${ulp.type}. ${ulp.counts.map((count, i) => (count > 0 ? `${name(i)}: ${percent(count / sampled)}` : null)).filter(Boolean).join("; ")}`,
       values: ulp.counts.map((count) => count / Math.max(1, sampled)),
-      ticks: evenPlaces(ulp.counts.length - 1, Math.max(2, Math.floor(width / 60))).map((i) => [i + 0.5, number(edges[i])]),
+      ticks: evenPlaces(edges.length - 1, Math.max(2, Math.floor(width / 60))).map((i) => [i + 0.5, `${number(edges[i])}${i === edges.length - 1 ? "+" : ""}`]),
       label: `error in ULP of ${ulp.type}: 0 is equal, 1 the next number that the type has`,
       format: percent,
       titles: (i) => `${name(i)} ULP: ${ulp.counts[i]} (${percent(ulp.counts[i] / sampled)})`,
@@ -143,13 +143,12 @@ function ulpSection(details) {
 }
 
 /** Values around an element, both sides. */
-function around(one) {
+function around(one, axis) {
   const { first, golden, mine } = one.around;
-  const place = one.index.at(-1) ?? 0;
-  const axis = Math.max(0, one.index.length - 1);
+  const place = one.index[axis] ?? 0;
   const heads = [`axis ${axis}`, ...golden.map((_, i) => (first + i === place ? h("strong", {}, `${first + i} ◂`) : String(first + i)))];
   const difference = golden.map((given, i) => number(jsonNumber(mine[i]) - jsonNumber(given)));
-  return smallTable(`around ${indexText(one.index)}`, heads, [["golden", ...golden.map(value)], ["mine", ...mine.map(value)], ["mine - golden", ...difference]]);
+  return smallTable(`around ${elementText(one)}`, heads, [["golden", ...golden.map(value)], ["mine", ...mine.map(value)], ["mine - golden", ...difference]]);
 }
 
 /** The worst elements. The chosen one is pointed at everywhere. */
@@ -157,10 +156,10 @@ function worstSection(details, pointed) {
   const { worst } = details;
   if (worst.length === 0) return [];
   const near = h("div", { class: "near" });
-  const buttons = worst.map((one, i) => h("button", { class: "link", onclick: () => pointed.choose(i) }, indexText(one.index)));
+  const buttons = worst.map((one, i) => h("button", { class: "link", onclick: () => pointed.choose(i) }, elementText(one)));
   const show = () => {
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === pointed.element)));
-    near.replaceChildren(...(pointed.index ? [around(worst[pointed.element])] : []));
+    near.replaceChildren(...(pointed.index ? [around(worst[pointed.element], details.axes.at(-1))] : []));
   };
   pointed.listeners.push(show);
   show();

@@ -89,6 +89,8 @@ class ExecutionBuilder {
     *order = std::max(*order, node.begin);
     node.inputs.resize(one.inputs.size());
     node.outputs.resize(one.outputs.size());
+    for (size_t i = one.numbered_inputs; i < node.inputs.size(); ++i)
+      node.inputs[i].has_number = false;
     for (const size_t i : records) place_record(i, &node);
     const uint32_t index = builder_.add_node(std::move(node));
     for (const size_t i : records) builder_.flow().node_of_record[i] = index;

@@ -27,6 +27,7 @@ struct WiredOperation {
   // or is not known.
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
+  size_t numbered_inputs = SIZE_MAX;  // from here on nobody knows the number of an input
 };
 
 struct Structure {
