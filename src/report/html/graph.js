@@ -6,7 +6,7 @@ import { h, s } from "./dom.js";
 import { shortened, toneOf } from "./format.js";
 import { state } from "./state.js";
 
-const GRAPH_NODE = { width: 190, line: 16, padding: 8, letters: 27 };
+const GRAPH_NODE = { line: 16, padding: 8, letters: 34, letterWidth: 6.9 };
 const GRAPH_SIGNS = { bad: "✗", open: "~", good: "✓", "": "·" };
 const GRAPH_WORDS = { bad: "wrong", open: "differs, not the first", good: "within rounding or equal", "": "not judged" };
 const GRAPH_BASIS = {
@@ -16,20 +16,26 @@ const GRAPH_BASIS = {
   "equal values": "from values that are equal: what left one module and came into another",
 };
 
-/** "self_attn::aten.mul.Tensor" of a path of modules: the end tells most. */
+/** The operator of "model.norm::aten.mul.Tensor"; of a parameter its own name and the module that has it. */
 function graphLabel(node) {
   const parts = node.name.split("::");
-  return parts.length > 1 ? parts.slice(1).join("::") : node.name;
+  if (parts.length > 1) return parts.slice(1).join("::");
+  return node.leaf ? node.name.split(".").slice(-2).join(".") : node.name;
 }
 
-/** The lines of text in a node. */
+/** The lines of text in a node: name, what it is, what is said of it. */
 function nodeLines(node) {
-  const label = graphLabel(node);
-  const lines = [shortened(label || node.type || node.id, GRAPH_NODE.letters)];
-  const second = node.leaf ? node.type : label === node.name ? node.type : node.module;
-  if (second && second !== label) lines.push(shortened(second, GRAPH_NODE.letters + 3));
-  lines.push(`${GRAPH_SIGNS[toneOf(node.verdict)]} ${node.verdict ? node.verdict.replaceAll("_", " ") : node.leaf ? "comes from outside" : "not judged"}`);
-  return lines;
+  const label = graphLabel(node) || node.type || node.id;
+  const said = node.verdict ? node.verdict.replaceAll("_", " ") : "not judged";
+  const mark = `${GRAPH_SIGNS[toneOf(node.verdict)]} ${said}`;
+  if (node.leaf) return [shortened(label, GRAPH_NODE.letters), `${node.type}${node.verdict ? `  ${mark}` : ""}`];
+  const second = label === node.name ? node.type : node.module;
+  return [shortened(label, GRAPH_NODE.letters), ...(second && second !== label ? [shortened(second, GRAPH_NODE.letters + 4)] : []), mark];
+}
+
+function nodeWidth(node) {
+  const longest = d3.max(nodeLines(node), (line) => line.length);
+  return Math.max(80, longest * GRAPH_NODE.letterWidth + (node.leaf ? 36 : 22));
 }
 
 /** Everything about a node, for a tooltip and a screen reader. */
@@ -41,10 +47,10 @@ function nodeWords(node, isCentre) {
 /** Places of nodes and edges. The layout gets copies, and names of ours: those of a run may be anything. */
 function graphLayout(graph) {
   const places = new Map(graph.nodes.map((node, i) => [node.id, String(i)]));
-  const nodes = graph.nodes.map((node, i) => ({ v: String(i), width: GRAPH_NODE.width, height: nodeLines(node).length * GRAPH_NODE.line + 2 * GRAPH_NODE.padding }));
+  const nodes = graph.nodes.map((node, i) => ({ v: String(i), width: nodeWidth(node), height: nodeLines(node).length * GRAPH_NODE.line + 2 * GRAPH_NODE.padding }));
   const edges = joinedEdges(graph).map((edge) => ({
     v: places.get(edge.from), w: places.get(edge.to), minlen: 1, weight: 1, edge,
-    width: Math.min(170, 7 * d3.max(edge.lines, (line) => line.length)), height: 14 * edge.lines.length, labeloffset: 4, labelpos: "c",
+    width: Math.min(170, 7 * d3.max(edge.lines, (line) => line.length)), height: 14 * edge.lines.length, labeloffset: 4, labelpos: "r",
   })).filter((edge) => edge.v !== undefined && edge.w !== undefined && edge.v !== edge.w);
   const measured = {};
   dagre.layout(nodes, edges, { nodesep: 24, ranksep: 34, edgesep: 12 }, measured);
@@ -61,13 +67,15 @@ function joinedEdges(graph) {
   });
 }
 
-function edgeDrawing(edge) {
-  const line = d3.line((point) => point.x, (point) => point.y).curve(d3.curveBasis);
+function edgeLine(edge) {
+  const line = d3.line().x((point) => point.x).y((point) => point.y).curve(d3.curveBasis);
+  return s("path", { d: line(edge.points), class: "edge", "marker-end": "url(#graph-arrow)" }, s("title", {}, edge.edge.full));
+}
+
+function edgeText(edge) {
   const top = edge.y - edge.height / 2;
   return s("g", { class: "edge" },
     s("title", {}, edge.edge.full),
-    s("path", { d: line(edge.points), "marker-end": "url(#graph-arrow)" }),
-    s("rect", { x: edge.x - edge.width / 2, y: top, width: edge.width, height: edge.height }),
     edge.edge.lines.map((text, i) => s("text", { x: edge.x, y: top + 11 + 14 * i, "text-anchor": "middle" }, text)));
 }
 
@@ -107,7 +115,8 @@ function graphDrawing(graph) {
   const pad = 18;
   return s("svg", { width: laid.width + 2 * pad, height: laid.height + 2 * pad, viewBox: `${-pad} ${-pad} ${laid.width + 2 * pad} ${laid.height + 2 * pad}`, class: "graph" },
     arrowHead(),
-    laid.edges.map(edgeDrawing),
+    laid.edges.map(edgeLine),
+    laid.edges.map(edgeText),
     order.map((i) => nodeDrawing(graph.nodes[i], laid.nodes[i], graph.nodes[i].id === graph.centre)));
 }
 
