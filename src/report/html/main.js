@@ -4,6 +4,7 @@ import { aboutBox } from "./about.js";
 import { hasBlob, openPage } from "./data.js";
 import { h } from "./dom.js";
 import { graphView } from "./graph.js";
+import { operationsView } from "./operations.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
 import { tensorPanel } from "./tensor.js";
@@ -12,9 +13,10 @@ import { verdictBanner } from "./verdict.js";
 /** The views of a page: name, title, a function that makes it (or a promise of it). */
 function viewsOf(page) {
   return [
-    ...(hasBlob("graph") ? [{ name: "graph", title: "Neighbourhood", make: graphView }] : []),
+    page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
+    hasBlob("graph") && { name: "graph", title: "Neighbourhood", make: graphView },
     { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
-  ];
+  ].filter(Boolean);
 }
 
 function tabBar(views, show) {
@@ -67,4 +69,7 @@ async function start() {
   document.documentElement.dataset.ready = "true";
 }
 
-start();
+start().catch((error) => {
+  document.documentElement.dataset.ready = "false";
+  throw error;
+});
