@@ -16,8 +16,8 @@ std::optional<uint32_t> centre_of(const DataFlow& flow, const FlowOfPage& input)
   return input.worst_record ? node_of(flow, *input.worst_record) : std::nullopt;
 }
 
-/// Records of the nodes that are drawn.
-std::vector<size_t> records_of(const DataFlow& flow, const Neighbourhood& around) {
+/// Records of the nodes that are drawn no further from the centre than that.
+std::vector<size_t> records_of(const DataFlow& flow, const Neighbourhood& around, uint32_t hops) {
   std::vector<size_t> records;
   const auto add = [&](const std::vector<FlowPort>& ports) {
     for (const FlowPort& port : ports) {
@@ -25,7 +25,12 @@ std::vector<size_t> records_of(const DataFlow& flow, const Neighbourhood& around
     }
   };
   for (const NeighbourNode& node : around.nodes) {
-    if (node.node == kNoIndex) continue;
+    if (node.hops > hops) continue;
+    if (node.node == kNoIndex) {
+      if (flow.values[node.value].record != kNoIndex)
+        records.push_back(flow.values[node.value].record);
+      continue;
+    }
     add(flow.nodes[node.node].inputs);
     add(flow.nodes[node.node].outputs);
   }
@@ -46,26 +51,24 @@ std::string links_text(const DataFlow& flow, const std::vector<size_t>& records,
 
 }  // namespace
 
-void add_flow(const FlowOfPage& input, const RecordRows& rows, std::vector<Blob>* blobs) {
-  if (rows.empty()) return;
+std::vector<size_t> add_flow(const FlowOfPage& input, const RecordRows& rows,
+                             std::vector<Blob>* blobs) {
+  if (rows.empty()) return {};
   const DataFlow flow = data_flow(input.mine);
-  const std::optional<uint32_t> centre = centre_of(flow, input);
+  const Neighbourhood around = neighbourhood(flow, centre_of(flow, input));
+  if (!around.nodes.empty()) blobs->push_back({"graph", neighbourhood_json(flow, around, rows)});
   std::vector<size_t> linked = input.records;
-  if (centre) {
-    const Neighbourhood around = neighbourhood(flow, centre);
-    blobs->push_back({"graph", neighbourhood_json(flow, around, rows)});
-    if (linked.size() > kMostLinked) linked = records_of(flow, around);
-  } else if (linked.size() > kMostLinked) {
-    linked.clear();
-  }
-  if (input.records.size() > kMostLinked)
+  if (linked.size() > kMostLinked) {
+    linked = records_of(flow, around, UINT32_MAX);
     linked.insert(linked.end(), input.always.begin(), input.always.end());
+  }
   std::erase_if(linked, [&](size_t record) { return !rows.contains(record); });
   std::ranges::sort(linked);
   const auto repeated = std::ranges::unique(linked);
   linked.erase(repeated.begin(), repeated.end());
   if (std::string links = links_text(flow, linked, rows); !links.empty())
     blobs->push_back({"links", std::move(links)});
+  return records_of(flow, around, 1);
 }
 
 }  // namespace assay::report::html

@@ -20,6 +20,8 @@ struct FlowOfPage {
 
 /// Adds no graph where nothing differs. Of few rows all have links, of many those in the graph and
 /// those in `always`.
-void add_flow(const FlowOfPage& input, const RecordRows& rows, std::vector<Blob>* blobs);
+/// returns  records of the centre of the graph and of those next to it, the centre's first
+std::vector<size_t> add_flow(const FlowOfPage& input, const RecordRows& rows,
+                             std::vector<Blob>* blobs);
 
 }  // namespace assay::report::html
