@@ -387,6 +387,8 @@ std::optional<PairPicture> picture_of(const TensorView& golden, const TensorView
     return std::nullopt;
   Block block;
   PairPicture picture;
+  picture.golden_type = golden.dtype;
+  picture.mine_type = mine.dtype;
   picture.grid = pooled.grid;
   picture.values = source.value_count;
   code_cells(pooled, &picture);

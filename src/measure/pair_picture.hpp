@@ -54,6 +54,8 @@ struct WorstElement {
 };
 
 struct PairPicture {
+  DType golden_type = DType::Float32;
+  DType mine_type = DType::Float32;
   CellGrid grid;
   ErrorScale scale;
   std::vector<uint8_t> largest;  // code of the largest error, a cell
