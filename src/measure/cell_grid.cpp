@@ -120,10 +120,17 @@ std::vector<int64_t> CellGrid::bins_of(int64_t cell) const {
   return place;
 }
 
+int64_t CellGrid::bin_of(int64_t cell, size_t axis) const {
+  for (size_t k = bins.size() - 1; k > axis; --k) cell /= bins[k];
+  return cell % bins[axis];
+}
+
 int64_t CellGrid::value_count(int64_t cell) const {
   int64_t count = parts;
-  for (size_t k = bins.size(); k-- > 0; cell /= bins[k])
-    count *= std::min(widths[k], sizes[k] - cell % bins[k] * widths[k]);
+  for (size_t k = bins.size(); k-- > 0;) {
+    if (widths[k] > 1) count *= std::min(widths[k], sizes[k] - cell % bins[k] * widths[k]);
+    cell /= bins[k];
+  }
   return count;
 }
 

@@ -24,6 +24,7 @@ struct CellGrid {
   [[nodiscard]] int64_t cell_of(int64_t element) const;
   /// Bins of a cell, one an axis.
   [[nodiscard]] std::vector<int64_t> bins_of(int64_t cell) const;
+  [[nodiscard]] int64_t bin_of(int64_t cell, size_t axis) const;
   /// Values of a cell.
   [[nodiscard]] int64_t value_count(int64_t cell) const;
   friend bool operator==(const CellGrid&, const CellGrid&) = default;

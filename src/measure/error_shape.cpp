@@ -5,8 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
-#include <optional>
+#include <cmath>
 
 #include "base/text.hpp"
 #include "measure/pair_picture.hpp"
@@ -81,9 +80,8 @@ HotCells hot_cells(const CellGrid& grid, const std::vector<uint8_t>& codes, uint
 /// The cells are, but for a few, the product of a set of bins of each axis.
 bool is_block(const CellGrid& grid, const HotCells& hot) {
   const auto is_inside = [&](int64_t cell) {
-    const std::vector<int64_t> bins = grid.bins_of(cell);
-    for (size_t k = 0; k < bins.size(); ++k)
-      if (!hot.axes[k].has[static_cast<size_t>(bins[k])]) return false;
+    for (size_t k = grid.bins.size(); k-- > 0; cell /= grid.bins[k])
+      if (!hot.axes[k].has[static_cast<size_t>(cell % grid.bins[k])]) return false;
     return true;
   };
   const auto inside = static_cast<double>(std::ranges::count_if(hot.cells, is_inside));
@@ -161,7 +159,7 @@ class Describer {
     int64_t found = -1;
     size_t looked = 0;
     for (const int64_t cell : hot_.cells) {
-      if (grid_.bins_of(cell)[k] != bin) continue;
+      if (grid_.bin_of(cell, k) != bin) continue;
       const auto [first, last] = positions_(cell, k, least_);
       if (last >= 0)
         found = is_first ? (found < 0 ? first : std::min(found, first)) : std::max(found, last);
@@ -184,11 +182,30 @@ class Describer {
   double least_;
 };
 
-double squares_of(const PooledErrors& pooled, const std::vector<int64_t>& cells) {
-  double sum = 0;
-  for (const int64_t cell : cells) sum += pooled.squares[static_cast<size_t>(cell)];
-  return sum;
-}
+/// What stands at and above each code.
+struct CodeTotals {
+  std::array<double, 257> squares{};
+  std::array<int64_t, 257> cells{};
+
+  CodeTotals(const PooledErrors& pooled, const std::vector<uint8_t>& codes) {
+    for (size_t i = 0; i < codes.size(); ++i) {
+      squares[codes[i]] += pooled.squares[i];
+      ++cells[codes[i]];
+    }
+    for (size_t code = 256; code-- > 0;) {
+      squares[code] += squares[code + 1];
+      cells[code] += cells[code + 1];
+    }
+  }
+  /// Of all squared errors; those that are not finite have no shares.
+  [[nodiscard]] double share(uint8_t least) const {
+    return std::isfinite(squares[0]) ? squares[least] / squares[0] : 1;
+  }
+  /// Of all cells.
+  [[nodiscard]] double filled(uint8_t least) const {
+    return static_cast<double>(cells[least]) / static_cast<double>(cells[0]);
+  }
+};
 
 }  // namespace
 
@@ -197,27 +214,23 @@ std::string shape_of_error(const PooledErrors& pooled, const std::vector<uint8_t
                            const PositionsOf& positions) {
   const std::vector<uint8_t> levels = thresholds(codes);
   if (levels.empty()) return "";
-  const double all_squares = std::accumulate(pooled.squares.begin(), pooled.squares.end(), 0.0);
-  size_t hot_count = 0;
+  const CodeTotals totals(pooled, codes);
   for (const uint8_t level : levels) {
-    const HotCells hot = hot_cells(pooled.grid, codes, level);
-    hot_count = hot.cells.size();
     const bool is_finite = level != ErrorScale::kNotFinite;
-    // Squares of errors that are not finite have no shares.
-    const double share =
-        is_finite && std::isfinite(all_squares) ? squares_of(pooled, hot.cells) / all_squares : 1;
-    if (share < kMost || !is_block(pooled.grid, hot)) continue;
+    const double share = totals.share(level);
+    if (share < kMost) continue;
+    const std::string what = is_finite ? "" : "NaN or infinity ";
+    if (codes.size() > 1 && totals.filled(level) >= kEverywhere) return what + "everywhere";
+    const HotCells hot = hot_cells(pooled.grid, codes, level);
+    if (!is_block(pooled.grid, hot)) continue;
     // Codes are rounded: half a step lower nothing is left out.
     const double least = is_finite ? error_of(level) * 0.95 : HUGE_VAL;
     const std::string where = Describer(pooled.grid, hot, positions, least).text();
-    const std::string what = is_finite ? "" : "NaN or infinity ";
     if (where.empty()) return what + "everywhere";
     return what + (share >= kNearlyAll ? "all " : "mostly ") + where;
   }
-  const auto share = static_cast<double>(hot_count) / static_cast<double>(codes.size());
-  if (share >= kEverywhere) return "everywhere";
-  return "scattered over " + std::to_string(std::max(1, static_cast<int>(share * 100 + 0.5))) +
-         " % of the places";
+  const int percent = static_cast<int>(totals.filled(levels.back()) * 100 + 0.5);
+  return "scattered over " + std::to_string(std::max(percent, 1)) + " % of the places";
 }
 
 }  // namespace assay::measure

@@ -20,18 +20,32 @@ namespace {
 constexpr int kCodesPerOctave = 8;
 constexpr int kLargestCode = 254;
 
+/// Halfway, in the logarithm, from one eighth of an octave to the next.
+std::array<double, kCodesPerOctave> make_halves() {
+  std::array<double, kCodesPerOctave> halves{};
+  for (size_t i = 0; i < halves.size(); ++i)
+    halves[i] = std::exp2((static_cast<double>(i) + 0.5) / kCodesPerOctave);
+  return halves;
+}
+const std::array<double, kCodesPerOctave> kHalves = make_halves();
+
+/// Exponent of a positive finite double, and its value divided by that power of two in `fraction`.
+int split(double value, double* fraction) {
+  constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1;
+  const auto bits = std::bit_cast<uint64_t>(value);
+  if (bits >> 52 == 0) {  // subnormal
+    int exponent = 0;
+    *fraction = 2 * std::frexp(value, &exponent);
+    return exponent - 1;
+  }
+  *fraction = std::bit_cast<double>((bits & kFraction) | uint64_t{1023} << 52);
+  return static_cast<int>(bits >> 52) - 1023;
+}
+
 /// Nearest to 8 log2(value) of a positive finite value.
 int eighths_of(double value) {
-  // Halfway, in the logarithm, from one eighth of an octave to the next.
-  static const auto kHalves = [] {
-    std::array<double, kCodesPerOctave> halves{};
-    for (size_t i = 0; i < halves.size(); ++i)
-      halves[i] = std::exp2((static_cast<double>(i) + 0.5) / kCodesPerOctave);
-    return halves;
-  }();
-  int exponent = 0;
-  const double fraction = 2 * std::frexp(value, &exponent);  // [1, 2)
-  int eighths = (exponent - 1) * kCodesPerOctave;
+  double fraction = 1;
+  int eighths = split(value, &fraction) * kCodesPerOctave;
   for (const double half : kHalves) eighths += fraction >= half ? 1 : 0;
   return eighths;
 }
@@ -39,6 +53,7 @@ int eighths_of(double value) {
 /// The root of the mean of the squares of a cell, between the bounds that its largest error sets
 /// where squares leave the range of a double.
 double rms_of(double largest, double squares, int64_t count) {
+  if (count == 1 || std::isinf(largest)) return largest;
   const auto values = static_cast<double>(count);
   return std::clamp(std::sqrt(squares / values), largest / std::sqrt(values), largest);
 }
@@ -54,10 +69,10 @@ void code_cells(const PooledErrors& pooled, PairPicture* picture) {
   for (size_t i = 0; i < pooled.largest.size(); ++i) {
     const double error = pooled.largest[i];
     if (error == 0) continue;
+    const double rms =
+        rms_of(error, pooled.squares[i], pooled.grid.value_count(static_cast<int64_t>(i)));
     picture->largest[i] = picture->scale.code_of(error);
-    const int64_t count = pooled.grid.value_count(static_cast<int64_t>(i));
-    picture->rms[i] = picture->scale.code_of(
-        std::isfinite(error) ? rms_of(error, pooled.squares[i], count) : error);
+    picture->rms[i] = rms == error ? picture->largest[i] : picture->scale.code_of(rms);
   }
 }
 
@@ -107,9 +122,10 @@ UlpHistogram empty_histogram(const UlpUnit& unit) {
 
 // 0, 1, 2-3, 4-7, ... units: as many bits as the whole number has.
 size_t bin_of(double ulps, size_t bins) {
-  const double whole = std::nearbyint(ulps);
-  if (whole < 1) return 0;
-  return std::min(static_cast<size_t>(std::ilogb(whole)) + 1, bins - 1);
+  const double above = ulps + 0.5;  // cut off, the nearest whole number
+  if (!(above >= 1)) return 0;
+  const auto exponent = static_cast<size_t>(std::bit_cast<uint64_t>(above) >> 52) - 1023;
+  return std::min(exponent + 1, bins - 1);
 }
 
 // ---- histograms of a sample ----
@@ -130,12 +146,12 @@ int64_t sample(const PairSource& source, Block& block, Use use) {
   }
   constexpr double kGoldenRatio = 0.6180339887498949;
   const int64_t runs = limit / kRun;
+  const int64_t stretch = source.value_count / runs;
   for (int64_t i = 0; i < runs; ++i) {
-    const int64_t begin = source.value_count / runs * i;
-    const int64_t room = source.value_count / runs - kRun;
     const double turn = static_cast<double>(i) * kGoldenRatio;
-    const double place = (turn - std::floor(turn)) * static_cast<double>(room + 1);
-    read_block(source, begin + static_cast<int64_t>(place), kRun, block);
+    const double place = (turn - std::floor(turn)) * static_cast<double>(stretch);
+    const int64_t first = stretch * i + static_cast<int64_t>(place);
+    read_block(source, std::min(first, source.value_count - kRun), kRun, block);
     use(block);
   }
   return runs * kRun;
@@ -247,10 +263,19 @@ void for_each_block_of(const PairSource& source, const CellGrid& grid, int64_t c
   }
   std::vector<int64_t> at = begin;
   const int64_t run = (end.back() - begin.back()) * grid.parts;
+  // Short runs, each in another line of memory, would wait for one after the other.
+  constexpr int64_t kRowsAhead = 16;
+  const bool prefetches =
+      run <= kBlockValues && source.golden->is_contiguous() && source.mine->is_contiguous();
+  const int64_t ahead = kRowsAhead * grid.sizes.back() * grid.parts;
   for (;;) {
     int64_t first = 0;
     for (size_t k = 0; k < axes; ++k) first = first * grid.sizes[k] + at[k];
     first *= grid.parts;
+    if (prefetches) {
+      prefetch_values(*source.golden, first + ahead, run);
+      prefetch_values(*source.mine, first + ahead, run);
+    }
     for (int64_t done = 0; done < run; done += kBlockValues) {
       read_block(source, first + done, std::min(kBlockValues, run - done), block);
       use(first + done);
