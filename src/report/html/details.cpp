@@ -40,7 +40,7 @@ Json list_of(const std::vector<double>& values, Json (*number)(double)) {
   return list;
 }
 
-Json bytes_of(const std::vector<uint8_t>& codes) {
+Json codes_text(const std::vector<uint8_t>& codes) {
   return base64({reinterpret_cast<const char*>(codes.data()), codes.size()});
 }
 
@@ -87,8 +87,8 @@ Json details_json(const PairPicture& picture) {
   json["axes"] = picture.grid.axes;
   json["shape"] = picture.grid.sizes;
   json["bins"] = picture.grid.bins;
-  json["max"] = bytes_of(picture.largest);
-  json["rms"] = bytes_of(picture.rms);
+  json["max"] = codes_text(picture.largest);
+  json["rms"] = codes_text(picture.rms);
   json["scale"] = {{"base", picture.scale.base}, {"codes_per_octave", 8}};
   json["golden_histogram"] = histogram_json(picture.golden);
   json["mine_histogram"] = histogram_json(picture.mine);
