@@ -113,7 +113,7 @@ def test_worst_elements_are_those_of_torch(llama, llama_rows, open_page):
     page = opened(open_page, llama, row, "&element=1")
     golden, mine = llama_rows.tensors(row)
     difference = (mine - golden).abs()
-    shown = small_table(page, "choose one")
+    shown = small_table(page, "largest first")
     expected = difference.flatten().sort(descending=True).values[: len(shown)]
     assert len(shown) == 8
     for cells, error in zip(shown, expected):

@@ -115,6 +115,7 @@ function valueSection(details) {
   const rest = [uncounted("golden", golden), uncounted("mine", mine)].filter(Boolean);
   return [
     h("h3", {}, "Values"),
+    h("p", { class: "note" }, "Share of the values of each side by their size."),
     legend([["fill", "golden"], ["line", "mine"]]),
     sizedBox({ class: "histogram" }, draw),
     rest.length > 0 ? h("p", { class: "note" }, `Outside the bars: ${rest.join("; ")}`) : null,
@@ -135,11 +136,12 @@ function ulpSection(details) {
       name: `Error in units in the last place of ${ulp.type}. ${ulp.counts.map((count, i) => (count > 0 ? `${name(i)}: ${percent(count / sampled)}` : null)).filter(Boolean).join("; ")}`,
       values: ulp.counts.map((count) => count / Math.max(1, sampled)),
       ticks: evenPlaces(edges.length - 1, Math.max(2, Math.floor(width / 60))).map((i) => [i + 0.5, `${number(edges[i])}${i === edges.length - 1 ? "+" : ""}`]),
-      label: `error in ULP of ${ulp.type}: 0 is equal, 1 the next number that the type has`,
+      label: `error in ULP of ${ulp.type}`,
       format: percent,
       titles: (i) => `${name(i)} ULP: ${ulp.counts[i]} (${percent(ulp.counts[i] / sampled)})`,
     });
-  return [h("h3", {}, "Error in steps of the type"), sizedBox({ class: "histogram" }, draw)];
+  const note = h("p", { class: "note" }, `Share of the values by how many steps of ${ulp.type} lie between mine and golden: 0 is equal, 1 the next number that the type has.`);
+  return [h("h3", {}, "Error in units of the last place"), note, sizedBox({ class: "histogram" }, draw)];
 }
 
 /** Values around an element, both sides. */
@@ -164,8 +166,9 @@ function worstSection(details, pointed) {
   pointed.listeners.push(show);
   show();
   const rows = worst.map((one, i) => [buttons[i], value(one.golden), value(one.mine), value(one.error), value(one.ulp)]);
-  const table = smallTable("choose one: it is ringed in the map, and its neighbours stand below", ["element", "golden", "mine", "|mine - golden|", "ULP"], rows);
-  return [h("h3", {}, "Worst elements"), h("div", { class: "worst" }, table), near];
+  const table = smallTable("largest first", ["element", "golden", "mine", "|mine - golden|", "ULP"], rows);
+  const note = h("p", { class: "note" }, "Choose one: it is ringed in the map, and its neighbours stand below.");
+  return [h("h3", {}, "Worst elements"), note, h("div", { class: "worst" }, table), near];
 }
 
 let shownPointer = null;
