@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/ascii.hpp"
 #include "base/text.hpp"
 #include "cli/output.hpp"
 
@@ -41,10 +42,22 @@ std::string environment(const char* variable) {
 
 bool use_colour(int fd) { return ::isatty(fd) == 1 && environment("NO_COLOR").empty(); }
 
-int terminal_width(int fd) {
+std::optional<int> terminal_columns(int fd) {
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  return std::nullopt;
+}
+
+int terminal_width(int fd) { return terminal_columns(fd).value_or(80); }
+
+bool use_blocks() {
+  if (environment("TERM") == "dumb") return false;
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string locale = lower_case(environment(variable));
+    if (locale.empty()) continue;
+    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+  }
+  return false;
 }
 
 }  // namespace assay::cli
