@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -64,6 +65,19 @@ struct Screen {
   /// A line that goes on below itself, `indent` columns from the left, where it is too long.
   void line(const std::string& text, size_t indent) {
     out.line(width ? report::hanging(text, indent, static_cast<size_t>(*width)) : text);
+  }
+  /// A tensor in a list: where it is, its name and its fields, with two blanks between them, where
+  /// lines break. A name too long for a line is shortened.
+  void tensor(const std::string& place, const std::string& name, const std::string& fields) {
+    constexpr size_t kIndent = 4, kLeastName = 16;
+    const auto columns = static_cast<size_t>(width.value_or(0));
+    const size_t room =
+        width ? std::max(kLeastName, columns - std::min(columns, place.size())) : SIZE_MAX;
+    std::string text = place + report::shorten(name, room) + "  " + fields;
+    for (size_t i = 1; width && i + 1 < text.size(); ++i) {
+      if (text[i] == ' ' && text[i - 1] != ' ' && text[i + 1] != ' ') text[i] = report::kNoBreak;
+    }
+    line(text, kIndent);
   }
 };
 
@@ -143,19 +157,20 @@ std::string metadata_text(const std::string& value, size_t room) {
 /// One line a key of a GGUF file.
 void add_file_metadata(const run::Run& run, Screen* screen) {
   constexpr std::string_view kPrefix = "gguf:";
-  constexpr size_t kPipeRoom = 120, kLeastRoom = 24, kWidestKey = 48;
-  size_t longest = 0;
+  constexpr size_t kLeastRoom = 24, kWidestKey = 48;
+  const auto width = static_cast<size_t>(screen->width.value_or(170));
+  size_t key_width = 0;
   for (const auto& [key, value] : run.properties) {
-    if (key.starts_with(kPrefix)) longest = std::max(longest, key.size() - kPrefix.size());
+    if (key.starts_with(kPrefix)) key_width = std::max(key_width, key.size() - kPrefix.size());
   }
-  const size_t key_width = std::min(longest, kWidestKey);
-  const auto width = static_cast<size_t>(screen->width.value_or(0));
-  const size_t room =
-      screen->width ? std::max(width, key_width + kLeastRoom + 4) - key_width - 4 : kPipeRoom;
+  key_width = std::min({key_width, kWidestKey, width - std::min(width, kLeastRoom + 4)});
   for (const auto& [key, value] : run.properties) {
     if (!key.starts_with(kPrefix)) continue;
-    const std::string name = printable(std::string_view(key).substr(kPrefix.size()));
-    screen->out.line("  " + report::pad_right(name, key_width) + "  " + metadata_text(value, room));
+    const std::string name =
+        report::pad_right(printable(std::string_view(key).substr(kPrefix.size())), key_width);
+    const size_t used = display_columns(name) + 4;
+    const size_t room = std::max(kLeastRoom, width - std::min(width, used));
+    screen->out.line("  " + name + "  " + metadata_text(value, room));
   }
 }
 
@@ -269,10 +284,8 @@ void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_st
       std::any_of(run.records.begin(), run.records.end(),
                   [&](const auto& record) { return record.graph != run.records.front().graph; });
   for (const Shown& item : shown) {
-    screen->line(place_text(run, item.record, several_graphs) +
-                     printable(record_label(run, item.record)) + "  " +
-                     content_text(item, with_stats),
-                 4);
+    screen->tensor(place_text(run, item.record, several_graphs),
+                   printable(record_label(run, item.record)), content_text(item, with_stats));
     if (screen->out.closed()) return;
   }
 }
@@ -296,7 +309,7 @@ void add_files(const std::vector<Shown>& shown, Screen* screen) {
   bool folded = false;
   for (const FileLine& line : folded_files(records_of(shown))) {
     const std::string times = line.times > 1 ? "  (" + std::to_string(line.times) + " times)" : "";
-    screen->line(printable(line.label) + "  " + content_text(shown[line.index], false) + times, 4);
+    screen->tensor("", printable(line.label), content_text(shown[line.index], false) + times);
     folded |= line.times > 1;
     if (screen->out.closed()) return;
   }

@@ -10,11 +10,16 @@
 #include "base/ascii.hpp"
 #include "base/text.hpp"
 #include "cli/output.hpp"
+#include "report/terminal_text.hpp"
 
 namespace assay::cli {
 
 void say(std::string_view kind, std::string_view sentence) {
-  std::fprintf(stderr, "%s\n", (std::string(kind) + ": " + printable(sentence)).c_str());
+  std::string text = std::string(kind) + ": " + printable(sentence);
+  // A hint may be a command to paste: it stays on its line.
+  if (const auto width = terminal_columns(STDERR_FILENO); width && kind != "hint")
+    text = report::hanging(text, 2, static_cast<size_t>(*width));
+  std::fprintf(stderr, "%s\n", text.c_str());
 }
 
 int print_result(std::string_view text, int exit_status) {

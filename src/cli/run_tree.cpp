@@ -4,6 +4,7 @@
 #include "cli/run_tree.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 
@@ -98,8 +99,6 @@ std::vector<run::FoldedPart> unfolded(const run::Run& run, const Records& record
 
 // ---- the tree -----------------------------------------------------------------------------------
 
-constexpr char kNoBreak = '\x1f';  // printable() lets no such character through
-
 /// What a node's own records are, taken together.
 struct Summary {
   std::string type;
@@ -128,7 +127,7 @@ struct Summary {
   [[nodiscard]] std::string text(bool with_steps) const {
     std::string out;
     const auto add = [&](std::string part) {
-      std::replace(part.begin(), part.end(), ' ', kNoBreak);
+      std::replace(part.begin(), part.end(), ' ', report::kNoBreak);
       const bool behind_type = out.ends_with(':');
       out += (out.empty() ? "" : behind_type ? " " : ", ") + part;
     };
@@ -216,33 +215,75 @@ class Lines {
   std::vector<Line> lines_;
 };
 
-/// Names in one column, texts in the next; a long name has the line for itself.
-std::string in_columns(const std::vector<Line>& lines, const std::optional<int>& width) {
-  constexpr size_t kPipe = 80;
-  const size_t columns = width ? static_cast<size_t>(*width) : kPipe;
-  size_t longest = 0;
+/// Lines that a tree takes when texts begin at `column`; about, since texts break between words.
+size_t lines_needed(const std::vector<Line>& lines, size_t column, size_t columns) {
+  size_t needed = 0;
   for (const Line& line : lines) {
-    if (!line.text.empty()) longest = std::max(longest, display_columns(line.name));
+    if (line.text.empty()) continue;
+    const size_t room = columns - column;
+    needed += (line.text.size() + room - 1) / room + (display_columns(line.name) + 2 > column);
   }
-  const size_t text_column = std::min(longest + 2, columns * 9 / 20);
+  return needed;
+}
+
+/// Where texts begin: behind the longest name, or further left where names that are then on a line
+/// of their own cost fewer lines than texts that go on below themselves.
+size_t text_column_of(const std::vector<Line>& lines, size_t columns) {
+  std::set<size_t> candidates;
+  for (const Line& line : lines) {
+    const size_t column = display_columns(line.name) + 2;
+    if (!line.text.empty() && column <= columns * 2 / 3) candidates.insert(column);
+  }
+  size_t best = candidates.empty() ? columns / 3 : *candidates.begin();
+  size_t fewest = SIZE_MAX;
+  for (const size_t column : candidates) {
+    const size_t needed = lines_needed(lines, column, columns);
+    if (needed > fewest) continue;
+    fewest = needed;
+    best = column;
+  }
+  return best;
+}
+
+/// A name and its text in a line of a terminal; a long name has the line for itself.
+std::string in_width(const Line& line, size_t text_column, size_t columns) {
+  const size_t indent = line.name.find_first_not_of(' ');
+  const std::string name =
+      line.name.substr(0, indent) + report::shorten(line.name.substr(indent), columns - indent);
+  if (line.text.empty()) return name + "\n";
+  const bool beside = display_columns(name) + 2 <= text_column;
+  const std::string before =
+      beside ? report::pad_right(name, text_column) : std::string(text_column, ' ');
+  const std::string type = line.text.substr(0, line.text.find(' '));
+  const std::string text =
+      report::shorten(type, columns - text_column) + line.text.substr(type.size());
+  return (beside ? "" : name + "\n") + report::hanging(before + text, text_column, columns) + "\n";
+}
+
+/// In a pipe each node is one line.
+std::string in_pipe(const std::vector<Line>& lines) {
+  constexpr size_t kFarthest = 36;
+  size_t text_column = 0;
+  for (const Line& line : lines) {
+    if (!line.text.empty()) text_column = std::max(text_column, display_columns(line.name) + 2);
+  }
+  text_column = std::min(text_column, kFarthest);
   std::string out;
   for (const Line& line : lines) {
-    const std::string name = width ? report::shorten(line.name, columns) : line.name;
-    const bool beside = display_columns(name) + 2 <= text_column;
-    if (line.text.empty()) {
-      out += name;
-    } else if (!width) {
-      out += report::pad_right(name + "  ", text_column) + line.text;
-    } else if (beside) {
-      out +=
-          report::hanging(report::pad_right(name, text_column) + line.text, text_column, columns);
-    } else {
-      const std::string margin(text_column, ' ');
-      out += name + "\n" + report::hanging(margin + line.text, text_column, columns);
-    }
-    out += "\n";
+    out += line.text.empty() ? line.name : report::pad_right(line.name + "  ", text_column);
+    out += line.text + "\n";
   }
-  std::replace(out.begin(), out.end(), kNoBreak, ' ');
+  std::replace(out.begin(), out.end(), report::kNoBreak, ' ');
+  return out;
+}
+
+/// Names in one column, what they are in the next.
+std::string in_columns(const std::vector<Line>& lines, const std::optional<int>& width) {
+  if (!width) return in_pipe(lines);
+  const auto columns = static_cast<size_t>(*width);
+  const size_t text_column = text_column_of(lines, columns);
+  std::string out;
+  for (const Line& line : lines) out += in_width(line, text_column, columns);
   return out;
 }
 

@@ -64,10 +64,10 @@ LayerErrors layer_errors(const Stack& stack, const std::optional<run::NumberedLa
 
 // ---- layers to characters -----------------------------------------------------------------------
 
-/// "3e-7"
-std::string scale_number(double value) {
+/// "3e-7" with no more digits than are asked for: 2 give "3.4e-7".
+std::string scale_number(double value, int digits) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.0e", value);
+  std::snprintf(text, sizeof(text), "%.*e", digits - 1, value);
   std::string number = text;
   const size_t exponent = number.find('e') + 2;
   while (number.size() > exponent + 1 && number[exponent] == '0') number.erase(exponent, 1);
@@ -94,9 +94,13 @@ struct Scale {
   }
   [[nodiscard]] std::string text() const {
     if (is_empty()) return "no finite difference";
-    const std::string most = scale_number(largest);
-    const std::string least = scale_number(smallest);
-    return least == most ? most : least + " to " + most;
+    if (smallest == largest) return scale_number(largest, 1);
+    // As many digits as tell the two apart.
+    for (int digits = 1;; ++digits) {
+      const std::string least = scale_number(smallest, digits);
+      const std::string most = scale_number(largest, digits);
+      if (least != most || digits == 17) return least + " to " + most;
+    }
   }
 };
 

@@ -52,6 +52,12 @@ TEST(Sparkline, TellsEqualAndNotFiniteLayersApart) {
             "  layers  _!\n");
 }
 
+TEST(Sparkline, SaysTheScaleInAsManyDigitsAsTellItsEndsApart) {
+  EXPECT_EQ(sparkline({stack({0.96, 1.04})}, "relative L2", {.blocks = false}),
+            "error by layer (relative L2, 9.6e-1 to 1.0)\n"
+            "  layers  .#\n");
+}
+
 TEST(Sparkline, SaysNothingWhereNothingDiffers) {
   EXPECT_EQ(sparkline({stack({0, 0, 0})}, "relative L2", {}), "");
   EXPECT_EQ(sparkline({}, "relative L2", {}), "");

@@ -111,6 +111,7 @@ std::vector<std::string> broken(std::string_view text, size_t first_room, size_t
       lines.back() = word;
     } else if (!is_indented && display_columns(lines.back()) + 1 + display_columns(word) > left) {
       if (word.empty()) continue;  // blanks at the end of a line
+      lines.back().resize(lines.back().find_last_not_of(' ') + 1);
       lines.push_back(word);
     } else {
       lines.back() += " " + word;
@@ -164,6 +165,7 @@ std::string hanging(std::string_view text, size_t indent, size_t width) {
   std::string out;
   for (const std::string& line : broken(text, width, room, false))
     out += (out.empty() ? "" : "\n" + std::string(indent, ' ')) + line;
+  std::replace(out.begin(), out.end(), kNoBreak, ' ');
   return out;
 }
 

@@ -21,6 +21,8 @@ namespace assay::report {
 /// The same for sentences with names and paths, which are what people look for: a word is never
 /// shortened, and only the lines behind the first are indented. Without a line feed at the end.
 [[nodiscard]] std::string hanging(std::string_view text, size_t indent, size_t width);
+/// For hanging(): a blank at which no line is broken. printable() lets no such character through.
+inline constexpr char kNoBreak = '\x1f';
 
 /// Filled with blanks to `width` columns.
 [[nodiscard]] std::string pad_right(std::string text, size_t width);
