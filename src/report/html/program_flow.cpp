@@ -46,13 +46,13 @@ class ProgramFlow {
  public:
   explicit ProgramFlow(const run::Run& run)
       : run_(run),
-        program_(locate::make_program(run)),
+        program_(locate::make_program(run, {}, locate::Arguments::Skip)),
         has_operators_(!program_.operators.empty()),
         builder_(run, has_operators_ ? FlowBasis::Operators : FlowBasis::EqualValues) {}
 
   DataFlow build() {
     places_.resize(run_.records.size());
-    for (const Operator& one : program_.operators) add_operator(one);
+    for (Operator& one : program_.operators) add_operator(&one);
     for (const ModuleCall& call : program_.calls) add_call(call);
     if (has_operators_) storages_.emplace(program_);
     link();
@@ -69,16 +69,17 @@ class ProgramFlow {
 
   // ---- nodes ------------------------------------------------------------------------------------
 
-  void add_operator(const Operator& one) {
+  /// Takes the operator's names.
+  void add_operator(Operator* one) {
     FlowNode node;
-    node.name = one.node;
-    node.type = one.name;
-    node.module = one.module;
-    node.rank = one.rank;
-    node.step = one.step;
-    node.call = one.module_call;
-    node.begin = one.time;
-    add(std::move(node), one.inputs, one.outputs);
+    node.name = std::move(one->node);
+    node.type = std::move(one->name);
+    node.module = std::move(one->module);
+    node.rank = one->rank;
+    node.step = one->step;
+    node.call = one->module_call;
+    node.begin = one->time;
+    add(std::move(node), one->inputs, one->outputs);
   }
 
   void add_call(const ModuleCall& call) {
@@ -277,7 +278,7 @@ class ProgramFlow {
   }
 
   const run::Run& run_;
-  const Program program_;
+  Program program_;
   const bool has_operators_;
   FlowBuilder builder_;
   std::vector<Place> places_;  // by record
