@@ -475,6 +475,32 @@ TEST(DataFlow, KeepsModelsThatCallTensorsAlikeApart) {
   EXPECT_THAT(edges_around(flow, "1_B"), ElementsAre("y -> 1_B 0"));
 }
 
+TEST(DataFlow, TellsWeightsOfAModelFromItsInputs) {
+  run::Run run = atb_run();
+  run.models[0].weights = {"cache"};
+  const DataFlow flow = data_flow(run);
+  const Neighbourhood around = neighbourhood(flow, find(flow, "0_Layer"));
+  const json graph = json::parse(neighbourhood_json(flow, around, {}));
+  std::map<std::string, std::string> types;
+  for (const json& node : graph["nodes"]) {
+    if (node["leaf"]) types[node["name"]] = node["type"];
+  }
+  EXPECT_EQ(types, (std::map<std::string, std::string>{{"cache", "parameter"}, {"x", "input"}}));
+}
+
+TEST(DataFlow, SeesKernelsAsTheirOperation) {
+  run::Run run = atb_run();
+  run::TensorRecord kernel = run.records.back();
+  kernel.node = "1_Head/0_MatMulKernel";
+  kernel.op_type = "MatMulKernel";
+  run.records.push_back(kernel);
+  const DataFlow flow = data_flow(run);
+  const std::optional<uint32_t> node = node_of(flow, run.records.size() - 1);
+  ASSERT_TRUE(node.has_value());
+  EXPECT_EQ(flow.nodes[*node].name, "1_Head");
+  EXPECT_EQ(flow.nodes[*node].step, 1);
+}
+
 TEST(DataFlow, TakesWhatWasSavedBeforeAsReadAndWhatWasSavedAfterAsMade) {
   run::Run run;
   run.layout = run::Layout::AtbTree;

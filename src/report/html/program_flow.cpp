@@ -179,7 +179,10 @@ class ProgramFlow {
   uint32_t leaf_value(const std::string& name, size_t record) {
     const int rank = run_.records[record].rank;
     const auto [found, is_new] = leaves_.try_emplace({rank, name}, 0);
-    if (is_new) found->second = builder_.add_value(name, FlowLeaf::Parameter);
+    if (is_new) {
+      found->second =
+          builder_.add_value(name, run_.has_own_engine() ? FlowLeaf::Unknown : FlowLeaf::Parameter);
+    }
     return found->second;
   }
 
@@ -265,6 +268,8 @@ class ProgramFlow {
     for (const auto& [name, record] : program_.leaves) {
       const uint32_t value = leaf_value(name, record);
       flow.values[value].record = static_cast<uint32_t>(record);
+      if (run_.records[record].role != run::Role::Input)
+        flow.values[value].leaf = FlowLeaf::Parameter;
       if (flow.value_of_record[record] == kNoIndex) flow.value_of_record[record] = value;
       if (has_operators_) continue;
       const size_t dot = name.rfind('.');
