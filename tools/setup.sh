@@ -19,7 +19,8 @@ groups=$*
 packages=()
 if wants build; then
   packages+=(g++ cmake ninja-build make ccache libexpected-dev nlohmann-json3-dev libxxhash-dev
-             libprotozero-dev libopenblas-serial-dev zlib1g-dev)
+             libprotozero-dev libopenblas-serial-dev zlib1g-dev
+             node-d3-axis node-d3-scale node-d3-selection node-d3-shape)
   "$python" -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
   "$python" -c 'import os, sysconfig; assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null ||
     packages+=(python3-dev)

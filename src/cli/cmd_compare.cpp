@@ -22,6 +22,7 @@
 #include "engines/engines.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "report/files.hpp"
+#include "report/html/comparison_page.hpp"
 #include "report/terminal.hpp"
 #include "report/verdict_terminal.hpp"
 #include "vendor/compat.hpp"
@@ -78,17 +79,11 @@ int status_by_limits(const compare::Comparison& comparison, const CompareRequest
 
 namespace {
 
-// Two runs, not two files, checkpoints or named tensors: only those have a first operator.
-bool has_programs(const CompareOutcome& outcome, const CompareRequest& request) {
-  return !outcome.two_files && !request.weight && !outcome.comparison.named_pairs &&
-         request.level != compare::LevelChoice::Logits;
-}
-
 // Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
 Status judge(const compare::ComparedPaths& compared, const CompareRequest& request,
              const compare::CompareOptions& comparison, CompareOutcome* outcome) {
   if (!request.judge && !request.verdict) return {};
-  if (!has_programs(*outcome, request)) {
+  if (!compared.programs) {
     if (!request.verdict) return {};
     return fail(Errc::Usage, "--verdict needs two runs, with operators or modules in an order");
   }
@@ -167,6 +162,16 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                    .unmatched = request.unmatched,
                                    .summary = request.summary,
                                    .verdict = with_verdict ? &*outcome.verdict : nullptr}));
+  }
+  if (!request.html.empty()) {
+    ASSAY_TRY_STATUS(report::html::write_page(
+        report::html::comparison_page({.comparison = outcome.comparison,
+                                       .golden = compared.golden,
+                                       .mine = compared.mine,
+                                       .verdict = outcome.verdict ? &*outcome.verdict : nullptr,
+                                       .notes = outcome.notes}),
+        request.html));
+    outcome.files.push_back(request.html);
   }
   outcome.exit_status = status_by_limits(outcome.comparison, request);
   if (with_verdict && !request.exit_zero && outcome.exit_status != kDiffers) {
@@ -280,6 +285,7 @@ void add_output_options(Command& command, CompareRequest& request) {
               added_to(request.custom_algorithms));
   command.add("--output, -o DIR", "Folder for the report; default: this one", request.output);
   command.add("--jsonl", "The report also as JSON lines", request.jsonl);
+  command.add("--html FILE", "One page to open in a browser, without a network", request.html);
   command.add("--unmatched", "Also list the tensors without partner", request.unmatched);
   command.add("--compat {none,msit,ait-0.2}",
               "msit: the rows and values of msit 8.2, defects included; ait-0.2: the report of "

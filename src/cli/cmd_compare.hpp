@@ -32,6 +32,7 @@ struct CompareRequest {
   bool unmatched = false;
   bool summary = true;
   bool jsonl = false;
+  std::string html;  // path of the page; empty: none
   int jobs = 0;
   uint64_t max_memory = 0;  // of file pages; 0: the library's own
   bool allow_pickle = false;

