@@ -74,6 +74,18 @@ TEST(Neighbourhood, FollowsTheMakersThatOperatorsName) {
                                    "norm.weight -> norm::aten.mul.Tensor.0 other"));
 }
 
+TEST(Neighbourhood, TakesTheMakerThatTheCaptureNamesOfTwoThatReturnTheSameValue) {
+  TestRun run;
+  const Value x = run.value(DType::Float32, {2}, {1, 2});
+  const Value view =
+      run.op("m", "aten.view.default", {{"self", x}}, "{}", run.value(DType::Float32, {2}, {1, 2}));
+  run.op("m", "aten.view.default", {{"self", x}}, "{}", view);  // the same place: the same value
+  run.op("m", "aten.neg.default", {{"self", view}}, "{}", run.value(DType::Float32, {2}, {-1, -2}));
+  const DataFlow flow = data_flow(run.run());
+  EXPECT_THAT(edges_around(flow, "m::aten.neg.default.0"),
+              ElementsAre("m::aten.view.default.0 -> m::aten.neg.default.0 self"));
+}
+
 TEST(Neighbourhood, DrawsModulesAroundAModule) {
   NormRun run;
   const DataFlow flow = data_flow(run.run());
@@ -319,6 +331,21 @@ TEST(DataFlow, LinksModulesByValuesThatAreEqual) {
                                    "layers.0.norm -> layers.0.mlp 0", "layers.0.mlp -> head 0"));
   EXPECT_THAT(edges_around(flow, "layers.0"),
               UnorderedElementsAre("embed -> drop 0", "drop -> layers.0 0", "layers.0 -> head 0"));
+}
+
+TEST(Neighbourhood, CountsAModuleAndWhatIsInsideItOnce) {
+  // b, b.c and b.c.d all read what a made.
+  ModuleRun model;
+  model.in("a", 1);
+  model.in("a.x", 1);
+  model.out("a.x", 2);
+  model.out("a", 2);
+  for (const char* module : {"b", "b.c", "b.c.d"}) model.in(module, 2);
+  for (const char* module : {"b.c.d", "b.c", "b"}) model.out(module, 3);
+  const DataFlow flow = data_flow(model.run);
+  const Neighbourhood around = neighbourhood(flow, find(flow, "a"));
+  EXPECT_THAT(edges_of(flow, around), ElementsAre("a -> b 0"));
+  EXPECT_EQ(around.nodes[0].more_consumers, 0u);
 }
 
 TEST(DataFlow, LinksModulesOfUnknownOrder) {
