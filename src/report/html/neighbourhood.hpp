@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The producers and consumers around one node of a run, few enough to be drawn, and those of single
-// tensors as lists.   docs/formats/page.md, "graph"
+// tensors as lists.   docs/formats/page.md, "Graph and links"
 #pragma once
 #include <optional>
 #include <span>

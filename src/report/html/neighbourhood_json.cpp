@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The neighbourhood as the page gets it.   docs/formats/page.md, "graph"
+// The neighbourhood as the page gets it.   docs/formats/page.md, "Graph and links"
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
@@ -77,7 +77,8 @@ void set_row(const RecordRow* row, Json* json) {
 }
 
 std::string_view leaf_name(FlowLeaf leaf) {
-  return leaf == FlowLeaf::Parameter ? "parameter" : "input";
+  if (leaf == FlowLeaf::Parameter) return "parameter";
+  return leaf == FlowLeaf::Input ? "input" : "";
 }
 
 /// What a node and a link have in common.
