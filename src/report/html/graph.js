@@ -87,7 +87,7 @@ function cutMark(count, noun, x, y) {
 
 function nodeDrawing(node, place, isCentre) {
   const [left, top] = [place.x - place.width / 2, place.y - place.height / 2];
-  const opens = node.row !== null && node.row !== undefined;
+  const opens = node.row !== null;
   const open = () => state.set({ row: node.row });
   const keys = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;

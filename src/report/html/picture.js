@@ -115,7 +115,7 @@ function valueSection(details) {
   const rest = [uncounted("golden", golden), uncounted("mine", mine)].filter(Boolean);
   return [
     h("h3", {}, "Values"),
-    h("p", { class: "note" }, "Share of the values of each side by their size."),
+    h("p", { class: "note" }, "Share of the values of each side by their size; each bar is one power of two."),
     legend([["fill", "golden"], ["line", "mine"]]),
     sizedBox({ class: "histogram" }, draw),
     rest.length > 0 ? h("p", { class: "note" }, `Outside the bars: ${rest.join("; ")}`) : null,
