@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from page_scenes import until
 from test_tensor import hostile  # noqa: F401  a fixture
 
 from page_file import PageFile  # isort: skip
@@ -105,7 +106,7 @@ def test_links_of_a_row_lead_to_producers_and_consumers(llama, open_page):
     wanted = [f"model.layers.3.self_attn.{name}_proj" for name in "qkv"]
     assert set(wanted) <= set(links)
     page.click(f'.tensor ul.plain button:text-is("{wanted[0]}")')
-    page.wait_for_function("name => document.querySelector('.tensor h2').textContent.startsWith(name)", arg=wanted[0])
+    until(page, "name => document.querySelector('.tensor h2').textContent.startsWith(name)", wanted[0])
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
