@@ -5,6 +5,7 @@ import { hasBlob, openPage } from "./data.js";
 import { h } from "./dom.js";
 import { graphView } from "./graph.js";
 import { operationsView } from "./operations.js";
+import { quantisationView } from "./quantisation.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
 import { tensorPanel } from "./tensor.js";
@@ -14,6 +15,7 @@ import { verdictBanner } from "./verdict.js";
 function viewsOf(page) {
   return [
     page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
+    page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
     hasBlob("graph") && { name: "graph", title: "Neighbourhood", make: graphView },
     { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
   ].filter(Boolean);
