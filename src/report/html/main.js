@@ -5,11 +5,13 @@ import { openPage } from "./data.js";
 import { h } from "./dom.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
+import { tableView } from "./table.js";
 import { verdictBanner } from "./verdict.js";
 
 /** The views of a page: name, title, a function that makes it (or a promise of it). */
 function viewsOf(page) {
   return [
+    { name: "table", title: "Table", make: () => tableView(page) },
     { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
   ];
 }
