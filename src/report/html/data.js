@@ -9,6 +9,10 @@ function fromBase64(text) {
   return bytes;
 }
 
+export function hasBlob(name) {
+  return document.getElementById(`blob-${name}`) !== null;
+}
+
 /** Bytes of a blob; null where the page has none of that name. */
 export async function blobBytes(name) {
   const element = document.getElementById(`blob-${name}`);

@@ -41,31 +41,9 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-// Up to three bytes, the first one in the highest eight of 24 bits.
-uint32_t group_of(std::string_view bytes) {
-  uint32_t group = 0;
-  for (size_t i = 0; i < 3; ++i)
-    group = group << 8 | (i < bytes.size() ? static_cast<uint8_t>(bytes[i]) : 0);
-  return group;
-}
-
-void append_base64(std::string_view bytes, std::string* out) {
-  const size_t start = out->size();
-  out->resize(start + (bytes.size() + 2) / 3 * 4);
-  char* place = out->data() + start;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const uint32_t group = group_of(bytes.substr(i, 3));
-    for (int shift = 18; shift >= 0; shift -= 6) *place++ = kDigits[group >> shift & 63];
-  }
-  const size_t missing = (3 - bytes.size() % 3) % 3;
-  std::fill(place - missing, place, '=');
-}
-
 void append_blob(const Blob& blob, std::string* out) {
   *out += "<script type=\"text/plain\" id=\"blob-" + blob.name + "\">";
-  append_base64(blob.is_deflated ? blob.bytes : deflated(blob.bytes), out);
+  *out += base64(blob.is_deflated ? blob.bytes : deflated(blob.bytes));
   *out += "</script>\n";
 }
 
