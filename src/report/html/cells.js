@@ -27,7 +27,7 @@ function binRange(axis, bin) {
 }
 
 /** "7" or "16 to 31". */
-export function rangeText(axis, bin) {
+export function binText(axis, bin) {
   const [first, end] = binRange(axis, bin);
   return end - first <= 1 ? String(first) : `${first} to ${end - 1}`;
 }

@@ -51,6 +51,13 @@ Columns<PageRow> place_columns() {
            }}};
 }
 
+// What reports of tensors leave out and a page has room for.
+Columns<PageRow> norm_columns() {
+  return {
+      {"golden_l2norm_value", [](const PageRow& row) { return Cell::of(row.row->golden.l2_norm); }},
+      {"my_l2norm_value", [](const PageRow& row) { return Cell::of(row.row->mine.l2_norm); }}};
+}
+
 class Rows {
  public:
   explicit Rows(const ComparisonPage& input) : input_(input) {
@@ -71,9 +78,13 @@ class Rows {
     std::vector<PageColumn> columns =
         page_columns(columns_of(input_.comparison, kOurStyle, input_.verdict != nullptr),
                      [this](size_t row) { return JudgedRow{*rows_[row].row, rows_[row].verdict}; });
-    std::ranges::move(
-        page_columns(place_columns(), [this](size_t row) -> const PageRow& { return rows_[row]; }),
-        std::back_inserter(columns));
+    const auto append = [&](const Columns<PageRow>& more) {
+      std::ranges::move(
+          page_columns(more, [this](size_t row) -> const PageRow& { return rows_[row]; }),
+          std::back_inserter(columns));
+    };
+    append(place_columns());
+    if (!input_.comparison.statistics) append(norm_columns());
     return add_table(rows_.size(), columns, "c", &page->blobs);
   }
 

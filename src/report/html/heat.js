@@ -3,7 +3,7 @@
 import { sizedBox } from "./charts.js";
 import { h, s } from "./dom.js";
 import { number } from "./format.js";
-import { axisName, pooled, rangeText } from "./cells.js";
+import { axisName, pooled, binText } from "./cells.js";
 
 const HEAT_LEFT = 52;
 const HEAT_COLOURS = {
@@ -47,7 +47,7 @@ function swatch(colour, words, sign = "") {
   return h("span", { class: "swatch" }, h("span", { class: "sign", style: `background: ${colour}` }, sign), words);
 }
 
-function heatLegend(scale, words) {
+function cellLegend(scale, words) {
   const width = 240;
   const parts = [];
   if (scale.hasSame) parts.push(swatch(scale.colour(0), "no difference"));
@@ -84,7 +84,7 @@ function paintCells(canvas, plane, scale, width, height) {
 /** Words for a cell: where, how much. */
 function cellText(plane, row, column, measure) {
   const value = plane.values[row * plane.columns.bins + column];
-  const places = [plane.rows, plane.columns].map((axis, i) => (axis.axis < 0 ? null : `${axisName(axis)} ${rangeText(axis, i === 0 ? row : column)}`));
+  const places = [plane.rows, plane.columns].map((axis, i) => (axis.axis < 0 ? null : `${axisName(axis)} ${binText(axis, i === 0 ? row : column)}`));
   const size = value === Infinity ? "NaN or infinity on one side only" : value === 0 ? "no difference" : `${measure} ${number(value)}`;
   return `${places.filter(Boolean).join(", ")}: ${size}`;
 }
@@ -170,7 +170,7 @@ export function heatMap(picture, { rowAxis, columnAxis, measure, index }) {
       cursor.replaceChildren(...(cell ? [cellRing(plane, cell, width, height, "cursor")] : []));
       readout.textContent = cell ? cellText(plane, ...cell, words) : rest;
     });
-    return [plot, readout, heatLegend(scale, words)];
+    return [plot, readout, cellLegend(scale, words)];
   };
   const box = sizedBox({ class: "heat" }, draw);
   const again = () => (box.isConnected ? box.clientWidth > 0 && box.replaceChildren(...draw(Math.floor(box.clientWidth))) : darkScheme.removeEventListener("change", again));

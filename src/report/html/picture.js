@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where and how one pair of tensors differs: map, profiles, histograms, worst elements.
-import { axisName, jsonNumber, openPicture, pooled, rangeText } from "./cells.js";
+import { axisName, jsonNumber, openPicture, pooled, binText } from "./cells.js";
 import { barChart, evenPlaces, legend, sizedBox } from "./charts.js";
 import { h, smallTable } from "./dom.js";
 import { counted, number } from "./format.js";
@@ -67,13 +67,13 @@ function profile(picture, place, pointed) {
     const ticks = d3.ticks(0, axis.size - 1, Math.max(2, Math.floor(width / 70))).filter(Number.isInteger);
     const worst = d3.maxIndex(largest.values);
     return barChart(width, {
-      name: `Largest difference along ${axisName(axis)}: ${number(largest.values[worst])} at ${rangeText(axis, worst)}`,
+      name: `Largest difference along ${axisName(axis)}: ${number(largest.values[worst])} at ${binText(axis, worst)}`,
       values: [...largest.values],
       outline: [...rms],
       ticks: ticks.map((at) => [at / axis.width + Math.min(0.5, axis.bins / 2), String(at)]),
       label: `${axisName(axis)} (${counted(axis.size, "position")})`,
       format: number,
-      titles: (bin) => `${axisName(axis)} ${rangeText(axis, bin)}: largest ${number(largest.values[bin])}, RMS ${number(rms[bin])}`,
+      titles: (bin) => `${axisName(axis)} ${binText(axis, bin)}: largest ${number(largest.values[bin])}, RMS ${number(rms[bin])}`,
       marked: pointed.index ? [largest.cellOf(pointed.index)[1]] : [],
     });
   };
