@@ -32,7 +32,7 @@ function outlinePath(values, x, y) {
 function valueAxis(y, format, left) {
   const ticks = y.ticks(3);
   return s("g", { class: "axis", "aria-hidden": "true" }, ticks.map((tick) => [
-    s("line", { x1: left, x2: y.right, y1: y(tick), y2: y(tick), class: "grid" }),
+    s("line", { x1: left, x2: y.right, y1: y(tick), y2: y(tick), class: "guide" }),
     s("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, format(tick)),
   ]));
 }

@@ -96,7 +96,7 @@ function nodeDrawing(node, place, isCentre) {
   };
   const words = nodeWords(node, isCentre);
   const given = opens ? { role: "button", tabindex: 0, onclick: open, onkeydown: keys, "aria-label": `${words}; opens its row` } : { role: "img", "aria-label": words };
-  return s("g", { ...given, class: `node ${toneOf(node.verdict)}${isCentre ? " centre" : ""}${node.leaf ? " leaf" : ""}`, "data-id": node.id },
+  return s("g", { ...given, class: `node ${toneOf(node.verdict)}${isCentre ? " centre" : ""}${node.leaf ? " outside" : ""}`, "data-id": node.id },
     s("title", {}, words),
     s("rect", { x: left, y: top, width: place.width, height: place.height, rx: node.leaf ? place.height / 2 : 5 }),
     nodeLines(node).map((text, i, lines) => s("text", { x: place.x, y: top + GRAPH_NODE.padding + 12 + GRAPH_NODE.line * i, "text-anchor": "middle", class: i === 0 ? "name" : i === lines.length - 1 ? "said" : "quiet" }, text)),

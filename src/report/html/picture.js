@@ -85,7 +85,7 @@ function profileSection(picture, pointed) {
   const show = () => place.replaceChildren(...picture.axes.map((_, i) => profile(picture, i, pointed)));
   pointed.listeners.push(show);
   show();
-  return [h("h3", {}, "Along each axis"), legend([["fill", "largest |mine - golden|"], ["line", "root mean square"]]), place];
+  return [h("h3", {}, "Along each axis"), legend([["filled", "largest |mine - golden|"], ["outlined", "root mean square"]]), place];
 }
 
 /** Words for what no bin can hold. */
@@ -116,7 +116,7 @@ function valueSection(details) {
   return [
     h("h3", {}, "Values"),
     h("p", { class: "note" }, "Share of the values of each side by their size; each bar is one power of two."),
-    legend([["fill", "golden"], ["line", "mine"]]),
+    legend([["filled", "golden"], ["outlined", "mine"]]),
     sizedBox({ class: "histogram" }, draw),
     rest.length > 0 ? h("p", { class: "note" }, `Outside the bars: ${rest.join("; ")}`) : null,
   ];
