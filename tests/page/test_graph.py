@@ -8,10 +8,9 @@ import re
 from typing import Any
 
 import pytest
+from page_file import PageFile
 from page_scenes import until
 from test_tensor import hostile  # noqa: F401  a fixture
-
-from page_file import PageFile  # isort: skip
 
 
 def graph_of(scene: Any) -> dict[str, Any]:
@@ -80,17 +79,13 @@ def test_keyboard_goes_from_producers_to_consumers(llama, open_page):
     page = shown(open_page, llama)
     page.focus(".graph-box")
     seen = []
+    top = "document.activeElement.getBBox().y"
     count = page.locator('.graph [role="button"]').count()
     for _ in range(count):
         page.keyboard.press("Tab")
-        seen.append(
-            page.evaluate(
-                "document.activeElement.getBoundingClientRect().y + document.querySelector('.graph-box').scrollTop + window.scrollY"
-            )
-        )
-    assert count > 3 and all(one <= other + 40 for one, other in zip(seen, seen[1:])), (
-        seen
-    )  # nodes of a layer differ in height
+        seen.append(page.evaluate(top))
+    # Nodes of one layer differ in height.
+    assert count > 3 and all(one <= other + 40 for one, other in zip(seen, seen[1:])), seen
     focused = page.evaluate("document.activeElement.dataset.id")
     page.keyboard.press("Enter")
     page.wait_for_selector(".tensor h2")

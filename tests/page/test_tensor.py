@@ -7,16 +7,15 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from page_file import PageFile
 from page_scenes import Scene, assay, compared, until
+from test_accessibility import serious_faults
 
 import assay as assay_module
-from test_accessibility import serious_faults
-from page_file import PageFile  # isort: skip
 
 DIGITS = 5e-3  # numbers below 0.001 are shown with three digits
 NAMES = ["</script><script>document['title']='x'</script>", "\"quoted' & <b>", "escape \x1b[31m red", "n" * 500]
@@ -87,7 +86,7 @@ def test_from_verdict_to_element_in_three_clicks(small, open_page):
     index = details["worst"][0]["index"]
     assert page.locator(".readout").inner_text().startswith("Ringed: ")
     assert ring.get_attribute("data-column") == str(index[-1])
-    assert f"element=0" in page.url
+    assert "element=0" in page.url
 
 
 def test_statistics_are_those_of_torch(llama, llama_rows, open_page):
