@@ -346,11 +346,11 @@ TEST(PictureOf, SamplesLargeTensorsEvenly) {
   const Dims shape = {kRows, 256};
   const auto picture = picture_of(floats(golden, shape), floats(mine, shape));
   ASSERT_TRUE(picture && picture->ulp);
-  EXPECT_EQ(picture->sampled, 65536);
+  EXPECT_EQ(picture->sampled, 32768);
   EXPECT_EQ(std::accumulate(picture->ulp->counts.begin(), picture->ulp->counts.end(), int64_t{0}),
-            65536);
-  // 65536 / 256 = 256 values of that column are expected.
-  EXPECT_NEAR(static_cast<double>(65536 - picture->ulp->counts[0]), 256, 64);
+            32768);
+  // 32768 / 256 = 128 values of that column are expected.
+  EXPECT_NEAR(static_cast<double>(32768 - picture->ulp->counts[0]), 128, 32);
   EXPECT_EQ(picture->shape_of_error, "all in channel 3 of 256");
 }
 
