@@ -133,7 +133,7 @@ size_t bin_of(double ulps, size_t bins) {
 constexpr int64_t kMinSample = 4096;
 constexpr int64_t kMaxSample = 32768;
 constexpr int64_t kSampleShare = 64;  // one value in so many, between the two
-constexpr int64_t kRun = 32;          // neighbours: what costs is the way to the first of them
+constexpr int64_t kRun = 64;          // neighbours: what costs is the way to the first of them
 
 /// Calls use(block) for all values, or for runs that are evenly spread over them. A run's place
 /// within its stretch turns by the golden ratio: no column is met more often than another.
