@@ -445,7 +445,7 @@ TEST(AtbTree, KeepsTheNamesOfTensorsThatOperationsReadAndWrite) {
   const TestFolder folder;
   put_run(folder, "msit_dump/tensors/0_9/0");
   folder.put("msit_dump/model/9/M_Decoder.json",
-             R"({"inTensors":["x","cache"],"modelName":"M_Decoder","nodes":[)"
+             R"({"inTensors":["x"],"weightTensors":["cache"],"modelName":"M_Decoder","nodes":[)"
              R"({"inTensors":["x","cache"],"opName":"Layer_2","outTensors":["y"],)"
              R"("opType":"Layer"}],"outTensors":["y"]})");
   // The model only names its layer, whose own file has the operations.
@@ -468,6 +468,8 @@ TEST(AtbTree, KeepsTheNamesOfTensorsThatOperationsReadAndWrite) {
   EXPECT_THAT(layer.children[0].outputs, ElementsAre("cache")) << "it writes its first input";
   EXPECT_THAT(layer.children[1].inputs, ElementsAre("x", "cache"));
   EXPECT_THAT(layer.children[1].outputs, ElementsAre("y"));
+  ASSERT_EQ(run.models.size(), 1u);
+  EXPECT_THAT(run.models[0].weights, ElementsAre("cache"));
 }
 
 TEST(AtbTree, ReadsOnWhenATopologyIsBroken) {

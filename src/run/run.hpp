@@ -173,7 +173,8 @@ struct Run {
   /// a decoder's in ATB, by the numbers in front of their names.
   struct Model {
     std::string name;
-    std::vector<uint64_t> ids;  // ascending
+    std::vector<uint64_t> ids;              // ascending
+    std::vector<std::string> weights = {};  // tensors, by the names that operations read them by
   };
   std::vector<Model> models;  // by their first id
   /// Graph mode: text of the compiled graphs, by rank and graph number; empty in other layouts.

@@ -41,7 +41,7 @@ class Builder {
     program_.engine = engine;
   }
 
-  Program build() {
+  Program build(Arguments arguments) {
     number_ranks();
     add_operators();
     add_records();
@@ -52,7 +52,7 @@ class Builder {
       return std::tuple(a.rank, a.end) < std::tuple(b.rank, b.end);
     });
     mark_leaf_modules();
-    read_all_arguments();
+    if (arguments == Arguments::Read) read_all_arguments();
     program_.coded = std::make_shared<pair::CodedLeaves>(run_, program_.leaves);
     if (lost_ > 0)
       program_.problems.push_back(std::to_string(lost_) +
@@ -285,10 +285,11 @@ class Builder {
 
 }  // namespace
 
-Program make_program(const run::Run& run, std::span<const Engine* const> engines) {
+Program make_program(const run::Run& run, std::span<const Engine* const> engines,
+                     Arguments arguments) {
   const auto maker =
       std::ranges::find_if(engines, [&](const Engine* engine) { return engine->made(run); });
-  return Builder(run, maker == engines.end() ? nullptr : *maker).build();
+  return Builder(run, maker == engines.end() ? nullptr : *maker).build(arguments);
 }
 
 }  // namespace assay::locate

@@ -139,10 +139,14 @@ struct Program {
   std::vector<std::string> problems;  // sentences for coverage: what was left out and why
 };
 
+/// What is not needed by those who only ask which value went where: Operator::attributes,
+/// list_sizes and problem.
+enum class Arguments : uint8_t { Read, Skip };
+
 /// Builds the program of a run of any layout; a run without operator records has calls only.
 /// engines  one of them may have made the run
-[[nodiscard]] Program make_program(const run::Run& run,
-                                   std::span<const Engine* const> engines = {});
+[[nodiscard]] Program make_program(const run::Run& run, std::span<const Engine* const> engines = {},
+                                   Arguments arguments = Arguments::Read);
 
 /// The captured call with its operands mapped, ready for evaluate().
 /// errors  NotFound (an input without bytes, with its slot) | Invalid (Operator::problem) | of

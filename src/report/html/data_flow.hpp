@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who made and who reads each value of a run, from the best that the run has: operator records, a
-// topology, texts of graphs, or values that are equal.   docs/formats/page.md, "graph"
+// topology, texts of graphs, or values that are equal.   docs/formats/page.md
 #pragma once
 #include <cstdint>
 #include <string>
@@ -45,8 +45,13 @@ struct FlowPlace {
   friend bool operator==(const FlowPlace&, const FlowPlace&) = default;
 };
 
-/// A value that comes from outside and has a name.
-enum class FlowLeaf : uint8_t { None, Parameter, Input };
+/// What a value is that comes from outside and has a name.
+enum class FlowLeaf : uint8_t {
+  None,  // it does not
+  Parameter,
+  Input,
+  Unknown,  // a weight, a cache or an input: the run does not say which
+};
 
 /// One value: a tensor between two writes. Modules inside each other make and read the same ones.
 struct FlowValue {

@@ -12,8 +12,8 @@ const GRAPH_WORDS = { bad: "wrong", open: "differs, not the first", good: "withi
 const GRAPH_BASIS = {
   operators: "from the captured operators",
   topology: "from the topology of the dump",
-  "graph text": "from the text of the graph",
-  "equal values": "from values that are equal: what left one module and came into another",
+  graph_text: "from the text of the graph",
+  equal_values: "from values that are equal: what left one module and came into another",
 };
 
 /** The operator of "model.norm::aten.mul.Tensor"; of a parameter its own name and the module that has it. */
@@ -28,7 +28,7 @@ function nodeLines(node) {
   const label = graphLabel(node) || node.type || node.id;
   const said = node.verdict ? node.verdict.replaceAll("_", " ") : "not judged";
   const mark = `${GRAPH_SIGNS[toneOf(node.verdict)]} ${said}`;
-  if (node.leaf) return [shortened(label, GRAPH_NODE.letters), `${node.type}${node.verdict ? `  ${mark}` : ""}`];
+  if (node.leaf) return [shortened(label, GRAPH_NODE.letters), `${node.type || "from outside"}${node.verdict ? `  ${mark}` : ""}`];
   const second = label === node.name ? node.type : node.module;
   return [shortened(label, GRAPH_NODE.letters), ...(second && second !== label ? [shortened(second, GRAPH_NODE.letters + 4)] : []), mark];
 }

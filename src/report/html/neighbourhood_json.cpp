@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The neighbourhood as the page gets it.   docs/formats/page.md, "graph"
-#include <nlohmann/json.hpp>
+// The neighbourhood as the page gets it.   docs/formats/page.md
+#include "report/html/neighbourhood_json.hpp"
 
 #include "base/text.hpp"
-#include "report/html/neighbourhood.hpp"
 
 namespace assay::report::html {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using locate::RowJudgement;
 
 // Names come from files and need not be UTF-8.
 std::string text(std::string_view raw) { return repair_utf8(raw); }
-
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 /// Unique in one flow: nodes and parameters are numbered apart.
 std::string id_of(uint32_t node, uint32_t value) {
@@ -77,7 +71,8 @@ void set_row(const RecordRow* row, Json* json) {
 }
 
 std::string_view leaf_name(FlowLeaf leaf) {
-  return leaf == FlowLeaf::Parameter ? "parameter" : "input";
+  if (leaf == FlowLeaf::Parameter) return "parameter";
+  return leaf == FlowLeaf::Input ? "input" : "";
 }
 
 /// What a node and a link have in common.
@@ -120,8 +115,7 @@ Json link_json(const DataFlow& flow, const FlowLink& link, const RecordRows& row
 
 }  // namespace
 
-std::string neighbourhood_json(const DataFlow& flow, const Neighbourhood& around,
-                               const RecordRows& rows) {
+Json neighbourhood_json(const DataFlow& flow, const Neighbourhood& around, const RecordRows& rows) {
   const auto id = [&](size_t place) {
     return id_of(around.nodes[place].node, around.nodes[place].value);
   };
@@ -140,11 +134,11 @@ std::string neighbourhood_json(const DataFlow& flow, const Neighbourhood& around
          {"slot", text(edge.slot)},
          {"label", label_of(flow, edge.value, around.nodes[edge.to].node, edge.slot)}});
   }
-  return dumped(json);
+  return json;
 }
 
-std::string links_json(const DataFlow& flow, size_t record, const RecordLinks& links,
-                       const RecordRows& rows) {
+Json links_json(const DataFlow& flow, size_t record, const RecordLinks& links,
+                const RecordRows& rows) {
   const uint32_t own = record < flow.node_of_record.size() ? flow.node_of_record[record] : kNoIndex;
   Json json;
   json["producers"] = Json::array();
@@ -155,7 +149,7 @@ std::string links_json(const DataFlow& flow, size_t record, const RecordLinks& l
     json["consumers"].push_back(link_json(flow, link, rows, link.node));
   json["more_producers"] = links.more_producers;
   json["more_consumers"] = links.more_consumers;
-  return dumped(json);
+  return json;
 }
 
 }  // namespace assay::report::html

@@ -4,9 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "locate/program/test_program.hpp"
+#include "report/html/neighbourhood_json.hpp"
 #include "run/test_folder.hpp"
 
 namespace assay::report::html {
@@ -14,7 +13,7 @@ namespace {
 
 using locate::test::TestRun;
 using locate::test::Value;
-using nlohmann::json;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
@@ -22,11 +21,11 @@ using Names = std::vector<std::string>;
 
 /// "maker -> user slot" of every edge of a drawing.
 Names edges_of(const DataFlow& flow, const Neighbourhood& around) {
-  const json graph = json::parse(neighbourhood_json(flow, around, {}));
+  const Json graph = neighbourhood_json(flow, around, {});
   std::map<std::string, std::string> names;
-  for (const json& node : graph["nodes"]) names[node["id"]] = node["name"];
+  for (const Json& node : graph["nodes"]) names[node["id"]] = node["name"];
   Names edges;
-  for (const json& edge : graph["edges"]) {
+  for (const Json& edge : graph["edges"]) {
     edges.push_back(names.at(edge["from"]) + " -> " + names.at(edge["to"]) + " " +
                     edge["slot"].get<std::string>());
   }
@@ -75,6 +74,18 @@ TEST(Neighbourhood, FollowsTheMakersThatOperatorsName) {
                                    "norm.weight -> norm::aten.mul.Tensor.0 other"));
 }
 
+TEST(Neighbourhood, TakesTheMakerThatTheCaptureNamesOfTwoThatReturnTheSameValue) {
+  TestRun run;
+  const Value x = run.value(DType::Float32, {2}, {1, 2});
+  const Value view =
+      run.op("m", "aten.view.default", {{"self", x}}, "{}", run.value(DType::Float32, {2}, {1, 2}));
+  run.op("m", "aten.view.default", {{"self", x}}, "{}", view);  // the same place: the same value
+  run.op("m", "aten.neg.default", {{"self", view}}, "{}", run.value(DType::Float32, {2}, {-1, -2}));
+  const DataFlow flow = data_flow(run.run());
+  EXPECT_THAT(edges_around(flow, "m::aten.neg.default.0"),
+              ElementsAre("m::aten.view.default.0 -> m::aten.neg.default.0 self"));
+}
+
 TEST(Neighbourhood, DrawsModulesAroundAModule) {
   NormRun run;
   const DataFlow flow = data_flow(run.run());
@@ -84,8 +95,8 @@ TEST(Neighbourhood, DrawsModulesAroundAModule) {
 TEST(Neighbourhood, LabelsEdgesWithTypeAndShape) {
   NormRun run;
   const DataFlow flow = data_flow(run.run());
-  const json graph = json::parse(
-      neighbourhood_json(flow, neighbourhood(flow, find(flow, "norm::aten.add.Tensor.0")), {}));
+  const Json graph =
+      neighbourhood_json(flow, neighbourhood(flow, find(flow, "norm::aten.add.Tensor.0")), {});
   EXPECT_EQ(graph["edges"][0]["label"], "float32 [2]");
   EXPECT_EQ(graph["basis"], "operators");
 }
@@ -95,8 +106,8 @@ TEST(Neighbourhood, CallsRowsAndVerdictsByTheOutputsOfANode) {
   const DataFlow flow = data_flow(run.run());
   const uint32_t add = *find(flow, "norm::aten.add.Tensor.0");
   const size_t output = flow.nodes[add].outputs[0].record;
-  const json graph = json::parse(neighbourhood_json(
-      flow, neighbourhood(flow, add), {{output, {7, locate::RowJudgement::OwnError}}}));
+  const Json graph = neighbourhood_json(flow, neighbourhood(flow, add),
+                                        {{output, {7, locate::RowJudgement::OwnError}}});
   EXPECT_EQ(graph["centre"], graph["nodes"][0]["id"]);
   EXPECT_EQ(graph["nodes"][0]["row"], 7);
   EXPECT_EQ(graph["nodes"][0]["verdict"], "own_error");
@@ -176,13 +187,13 @@ TEST(Neighbourhood, KeepsNamesOfAnyBytesAsText) {
   run.op(name, "aten.neg.default", {{name, x}}, "{}", run.value(DType::Float32, {2}, {-1, -2}));
   const DataFlow flow = data_flow(run.run());
   const Neighbourhood around = neighbourhood(flow, 0);
-  const json graph = json::parse(neighbourhood_json(flow, around, {}));
+  const Json graph = neighbourhood_json(flow, around, {});
   const std::string repaired = "</script>\"\x1b[31m\xEF\xBF\xBD" + std::string(500, 'x');
   EXPECT_EQ(graph["nodes"][0]["module"], repaired);
   EXPECT_EQ(graph["nodes"][1]["name"], repaired);
   EXPECT_EQ(graph["edges"][0]["slot"], repaired);
   const size_t record = flow.nodes[0].outputs[0].record;
-  const json links = json::parse(links_json(flow, record, links_of(flow, record), {}));
+  const Json links = links_json(flow, record, links_of(flow, record), {});
   EXPECT_EQ(links["producers"][0]["name"], repaired);
 }
 
@@ -233,7 +244,7 @@ TEST(LinksOf, NameTheRowsAtTheOtherEnd) {
   const FlowNode& add = flow.nodes[*find(flow, "norm::aten.add.Tensor.0")];
   const RecordLinks links = links_of(flow, product);
   const auto row_with = [&](const RecordRows& rows) {
-    return json::parse(links_json(flow, product, links, rows))["consumers"][0]["row"];
+    return links_json(flow, product, links, rows)["consumers"][0]["row"];
   };
   EXPECT_EQ(row_with({{add.inputs[0].record, {3}}, {add.outputs[0].record, {4}}}), 3);
   EXPECT_EQ(row_with({{add.outputs[0].record, {4}}}), 4);
@@ -322,6 +333,21 @@ TEST(DataFlow, LinksModulesByValuesThatAreEqual) {
               UnorderedElementsAre("embed -> drop 0", "drop -> layers.0 0", "layers.0 -> head 0"));
 }
 
+TEST(Neighbourhood, CountsAModuleAndWhatIsInsideItOnce) {
+  // b, b.c and b.c.d all read what a made.
+  ModuleRun model;
+  model.in("a", 1);
+  model.in("a.x", 1);
+  model.out("a.x", 2);
+  model.out("a", 2);
+  for (const char* module : {"b", "b.c", "b.c.d"}) model.in(module, 2);
+  for (const char* module : {"b.c.d", "b.c", "b"}) model.out(module, 3);
+  const DataFlow flow = data_flow(model.run);
+  const Neighbourhood around = neighbourhood(flow, find(flow, "a"));
+  EXPECT_THAT(edges_of(flow, around), ElementsAre("a -> b 0"));
+  EXPECT_EQ(around.nodes[0].more_consumers, 0u);
+}
+
 TEST(DataFlow, LinksModulesOfUnknownOrder) {
   ModuleRun model = small_model();
   std::ranges::reverse(model.run.records);
@@ -330,6 +356,36 @@ TEST(DataFlow, LinksModulesOfUnknownOrder) {
   EXPECT_THAT(
       edges_around(flow, "layers.0.mlp"),
       ::testing::IsSupersetOf({"layers.0.norm -> layers.0.mlp 0", "layers.0.mlp -> head 0"}));
+}
+
+TEST(DataFlow, KeepsRanksApart) {
+  ModuleRun model = small_model();
+  const std::vector<run::TensorRecord> first = model.run.records;
+  for (run::TensorRecord record : first) {
+    record.rank = 1;
+    record.order += first.size();
+    model.run.records.push_back(record);
+  }
+  const DataFlow flow = data_flow(model.run);
+  for (const FlowValue& value : flow.values) {
+    for (const FlowPlace& user : value.users) {
+      for (const FlowPlace& maker : value.makers)
+        EXPECT_EQ(flow.nodes[user.node].rank, flow.nodes[maker.node].rank);
+    }
+  }
+  EXPECT_EQ(flow.values.size(), 2 * data_flow(small_model().run).values.size());
+}
+
+TEST(DataFlow, TakesTensorsThatShareStoredBytesForOneValue) {
+  ModuleRun model = small_model();
+  for (run::TensorRecord& record : model.run.records) {
+    const uint64_t offset = record.digest->low * 4096;
+    record.digest.reset();
+    record.bytes = run::ByteLocation{"step-000000.safetensors", offset, 24, "", true};
+  }
+  const DataFlow flow = data_flow(model.run);
+  EXPECT_THAT(edges_around(flow, "layers.0"),
+              UnorderedElementsAre("embed -> drop 0", "drop -> layers.0 0", "layers.0 -> head 0"));
 }
 
 TEST(DataFlow, TakesATensorOfOneNumberForNoEvidence) {
@@ -372,10 +428,10 @@ TEST(DataFlow, SaysWhyThereIsNone) {
   run::Run empty;
   EXPECT_EQ(data_flow(empty).reason, "the run holds no tensors");
   const Neighbourhood around = neighbourhood(data_flow(empty), std::nullopt);
-  const json graph = json::parse(neighbourhood_json(data_flow(empty), around, {}));
+  const Json graph = neighbourhood_json(data_flow(empty), around, {});
   EXPECT_EQ(graph["centre"], nullptr);
   EXPECT_EQ(graph["reason"], "the run holds no tensors");
-  EXPECT_EQ(graph["nodes"], json::array());
+  EXPECT_EQ(graph["nodes"], Json::array());
 }
 
 // ---- structures that name their tensors ---------------------------------------------------------
@@ -475,6 +531,32 @@ TEST(DataFlow, KeepsModelsThatCallTensorsAlikeApart) {
   EXPECT_THAT(edges_around(flow, "1_B"), ElementsAre("y -> 1_B 0"));
 }
 
+TEST(DataFlow, TellsWeightsOfAModelFromItsInputs) {
+  run::Run run = atb_run();
+  run.models[0].weights = {"cache"};
+  const DataFlow flow = data_flow(run);
+  const Neighbourhood around = neighbourhood(flow, find(flow, "0_Layer"));
+  const Json graph = neighbourhood_json(flow, around, {});
+  std::map<std::string, std::string> types;
+  for (const Json& node : graph["nodes"]) {
+    if (node["leaf"]) types[node["name"]] = node["type"];
+  }
+  EXPECT_EQ(types, (std::map<std::string, std::string>{{"cache", "parameter"}, {"x", "input"}}));
+}
+
+TEST(DataFlow, SeesKernelsAsTheirOperation) {
+  run::Run run = atb_run();
+  run::TensorRecord kernel = run.records.back();
+  kernel.node = "1_Head/0_MatMulKernel";
+  kernel.op_type = "MatMulKernel";
+  run.records.push_back(kernel);
+  const DataFlow flow = data_flow(run);
+  const std::optional<uint32_t> node = node_of(flow, run.records.size() - 1);
+  ASSERT_TRUE(node.has_value());
+  EXPECT_EQ(flow.nodes[*node].name, "1_Head");
+  EXPECT_EQ(flow.nodes[*node].step, 1);
+}
+
 TEST(DataFlow, TakesWhatWasSavedBeforeAsReadAndWhatWasSavedAfterAsMade) {
   run::Run run;
   run.layout = run::Layout::AtbTree;
@@ -542,7 +624,7 @@ TEST(DataFlow, FollowsTheEdgesOfAGraphsText) {
               UnorderedElementsAre("x -> MatMul 0", "w -> MatMul 1", "MatMul -> Cast 0",
                                    "Cast -> Add 0", "x -> Add 1"));
   const Neighbourhood around = neighbourhood(flow, find(flow, "MatMul"), {.hops = 1});
-  const json graph = json::parse(neighbourhood_json(flow, around, {}));
+  const Json graph = neighbourhood_json(flow, around, {});
   EXPECT_EQ(graph["edges"][2]["label"], "DT_FLOAT [2, 3]");
 }
 

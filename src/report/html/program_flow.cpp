@@ -46,13 +46,13 @@ class ProgramFlow {
  public:
   explicit ProgramFlow(const run::Run& run)
       : run_(run),
-        program_(locate::make_program(run)),
+        program_(locate::make_program(run, {}, locate::Arguments::Skip)),
         has_operators_(!program_.operators.empty()),
         builder_(run, has_operators_ ? FlowBasis::Operators : FlowBasis::EqualValues) {}
 
   DataFlow build() {
     places_.resize(run_.records.size());
-    for (const Operator& one : program_.operators) add_operator(one);
+    for (Operator& one : program_.operators) add_operator(&one);
     for (const ModuleCall& call : program_.calls) add_call(call);
     if (has_operators_) storages_.emplace(program_);
     link();
@@ -69,16 +69,17 @@ class ProgramFlow {
 
   // ---- nodes ------------------------------------------------------------------------------------
 
-  void add_operator(const Operator& one) {
+  /// Takes the operator's names.
+  void add_operator(Operator* one) {
     FlowNode node;
-    node.name = one.node;
-    node.type = one.name;
-    node.module = one.module;
-    node.rank = one.rank;
-    node.step = one.step;
-    node.call = one.module_call;
-    node.begin = one.time;
-    add(std::move(node), one.inputs, one.outputs);
+    node.name = std::move(one->node);
+    node.type = std::move(one->name);
+    node.module = std::move(one->module);
+    node.rank = one->rank;
+    node.step = one->step;
+    node.call = one->module_call;
+    node.begin = one->time;
+    add(std::move(node), one->inputs, one->outputs);
   }
 
   void add_call(const ModuleCall& call) {
@@ -178,7 +179,10 @@ class ProgramFlow {
   uint32_t leaf_value(const std::string& name, size_t record) {
     const int rank = run_.records[record].rank;
     const auto [found, is_new] = leaves_.try_emplace({rank, name}, 0);
-    if (is_new) found->second = builder_.add_value(name, FlowLeaf::Parameter);
+    if (is_new) {
+      found->second =
+          builder_.add_value(name, run_.has_own_engine() ? FlowLeaf::Unknown : FlowLeaf::Parameter);
+    }
     return found->second;
   }
 
@@ -250,7 +254,9 @@ class ProgramFlow {
       return one;
     }
     if (!record.bytes || !record.bytes->raw || record.bytes->size_bytes == 0) return std::nullopt;
-    one.high = files_.try_emplace(record.bytes->file, files_.size()).first->second;
+    // Less than 2^24 files of less than 1 TiB.
+    one.high = files_.try_emplace(record.bytes->file, files_.size()).first->second << 40 |
+               record.bytes->size_bytes;
     one.low = record.bytes->offset;
     one.scope |= kBytes;
     return one;
@@ -264,6 +270,8 @@ class ProgramFlow {
     for (const auto& [name, record] : program_.leaves) {
       const uint32_t value = leaf_value(name, record);
       flow.values[value].record = static_cast<uint32_t>(record);
+      if (run_.records[record].role != run::Role::Input)
+        flow.values[value].leaf = FlowLeaf::Parameter;
       if (flow.value_of_record[record] == kNoIndex) flow.value_of_record[record] = value;
       if (has_operators_) continue;
       const size_t dot = name.rfind('.');
@@ -277,7 +285,7 @@ class ProgramFlow {
   }
 
   const run::Run& run_;
-  const Program program_;
+  Program program_;
   const bool has_operators_;
   FlowBuilder builder_;
   std::vector<Place> places_;  // by record

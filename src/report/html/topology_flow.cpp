@@ -2,7 +2,7 @@
 // The data flow of an ATB dump: its topology names the tensors of every operation.
 //   docs/formats/atb-topology.md
 #include <map>
-#include <tuple>
+#include <set>
 
 #include "report/html/wired_flow.hpp"
 #include "run/atb_names.hpp"
@@ -14,11 +14,16 @@ namespace {
 using run::TopologyNode;
 
 /// One model, or one operation outside models: its tensors' names mean nothing elsewhere.
+struct Scope {
+  std::vector<const TopologyNode*> roots;
+  std::set<std::string_view> weights;
+};
+
 class ScopeWiring {
  public:
-  ScopeWiring(const std::vector<const TopologyNode*>& roots, Structure* out)
-      : out_(*out), first_(static_cast<uint32_t>(out->operations.size())) {
-    for (const TopologyNode* root : roots) collect(*root);
+  ScopeWiring(const Scope& scope, Structure* out)
+      : out_(*out), first_(static_cast<uint32_t>(out->operations.size())), scope_(scope) {
+    for (const TopologyNode* root : scope.roots) collect(*root);
   }
 
   void wire() {
@@ -73,7 +78,10 @@ class ScopeWiring {
   }
 
   void mark_inputs() {
-    for (const std::string& name : wiring_.inputs) out_.wires[wire_of(name)].leaf = FlowLeaf::Input;
+    for (const std::string& name : wiring_.inputs) {
+      out_.wires[wire_of(name)].leaf =
+          scope_.weights.contains(name) ? FlowLeaf::Parameter : FlowLeaf::Input;
+    }
   }
 
   /// A graph reads what the first of its operations reads under that name, and returns what the last
@@ -104,6 +112,7 @@ class ScopeWiring {
 
   Structure& out_;
   const uint32_t first_;  // of out_.operations: the others are of other scopes
+  const Scope& scope_;
   std::vector<const TopologyNode*> nodes_;
   std::vector<size_t> last_inside_;  // by place: the first behind all that is inside
   topology::Wiring wiring_;
@@ -111,19 +120,20 @@ class ScopeWiring {
 };
 
 /// The operations of the top level by their models; those of no model each alone.
-std::vector<std::vector<const TopologyNode*>> scopes_of(const run::Run& run) {
+std::vector<Scope> scopes_of(const run::Run& run) {
+  std::vector<Scope> scopes;
   std::map<uint64_t, size_t> model_of;
-  for (size_t i = 0; i < run.models.size(); ++i) {
-    for (const uint64_t id : run.models[i].ids) model_of.emplace(id, i);
+  for (const run::Run::Model& model : run.models) {
+    for (const uint64_t id : model.ids) model_of.emplace(id, scopes.size());
+    scopes.push_back({{}, {model.weights.begin(), model.weights.end()}});
   }
-  std::vector<std::vector<const TopologyNode*>> scopes(run.models.size());
   for (const TopologyNode& child : run.topology->children) {
     const auto name = run::parse_atb_node_folder(child.name);
     const auto model = name ? model_of.find(name->id) : model_of.end();
     if (model == model_of.end()) {
-      scopes.push_back({&child});
+      scopes.push_back({{&child}, {}});
     } else {
-      scopes[model->second].push_back(&child);
+      scopes[model->second].roots.push_back(&child);
     }
   }
   return scopes;
@@ -135,7 +145,7 @@ DataFlow flow_of_topology(const run::Run& run) {
   FlowBuilder builder(run, FlowBasis::Topology);
   Structure structure;
   if (run.topology) {
-    for (const auto& scope : scopes_of(run)) ScopeWiring(scope, &structure).wire();
+    for (const Scope& scope : scopes_of(run)) ScopeWiring(scope, &structure).wire();
   }
   structure.index();
   for (const ExecutionRecords& execution : executions_of(run))

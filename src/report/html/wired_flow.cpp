@@ -38,7 +38,8 @@ class ExecutionBuilder {
       add(one, found == by_node_.end() ? std::vector<size_t>{} : found->second, &order);
     }
     for (const auto& [name, records] : by_node_) {
-      if (!structure_.place_of.contains(name)) add_unknown(name, records, &order);
+      if (!structure_.place_of.contains(name) && !give_to_parent(name, records))
+        add_unknown(name, records, &order);
     }
   }
 
@@ -60,6 +61,14 @@ class ExecutionBuilder {
       places.insert(beside.begin(), beside.end());
     }
     return places;
+  }
+
+  /// A kernel is seen as the operation that ran it: no topology knows kernels.
+  bool give_to_parent(std::string_view name, const std::vector<size_t>& records) {
+    const auto parent = nodes_.find(run::atb_parent(name));
+    if (!run::is_atb_kernel(name) || parent == nodes_.end()) return false;
+    for (const size_t i : records) builder_.flow().node_of_record[i] = parent->second;
+    return true;
   }
 
   void add_unknown(std::string_view name, const std::vector<size_t>& records, uint64_t* order) {
@@ -93,6 +102,7 @@ class ExecutionBuilder {
       node.inputs[i].has_number = false;
     for (const size_t i : records) place_record(i, &node);
     const uint32_t index = builder_.add_node(std::move(node));
+    nodes_.emplace(one.name, index);
     for (const size_t i : records) builder_.flow().node_of_record[i] = index;
     connect(one, index);
     for (const size_t i : records) share_value(i, index);
@@ -153,7 +163,8 @@ class ExecutionBuilder {
   FlowBuilder& builder_;
   std::map<std::string_view, std::vector<size_t>> by_node_;
   const TensorRecord* example_ = nullptr;
-  std::unordered_map<uint32_t, uint32_t> values_;  // by wire
+  std::map<std::string, uint32_t, std::less<>> nodes_;  // that were added, by name
+  std::unordered_map<uint32_t, uint32_t> values_;       // by wire
 };
 
 }  // namespace

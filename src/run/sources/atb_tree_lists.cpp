@@ -368,7 +368,7 @@ std::optional<TopologyNode> read_atb_topology(const AtbLocation& location,
     if (!graph) continue;
     root.type += (root.type.empty() ? "" : ", ") + graph->root().name;
     const TreeMaker maker(*graph, node_by_ids);
-    Run::Model model{graph->root().name, {}};
+    Run::Model model{graph->root().name, {}, graph->weights};
     for (size_t i = 0; i < graph->root().children.size(); ++i) {
       TopologyNode child = maker.make(graph->root().children[i], "", i);
       const auto name = parse_atb_node_folder(child.name);
