@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cells of a picture: errors of a tensor pooled into bins of its axes.   docs/formats/page.md, "Details"
+import { number } from "./format.js";
 
 const NOT_FINITE = 255;
 
@@ -19,6 +20,12 @@ export function openPicture(details) {
   const { axes, bins, shape, scale } = details;
   const widths = bins.map((count, i) => Math.ceil(shape[i] / count));
   return { axes, sizes: shape, bins, widths, max: decodedCells(details.max, scale), rms: decodedCells(details.rms, scale) };
+}
+
+/** Errors of cells are known to 5 %. */
+export function roughly(error) {
+  if (error === Infinity) return "not finite";
+  return error === 0 ? "0" : `about ${number(Number(error.toPrecision(3)))}`;
 }
 
 /** Positions of bin `bin` of an axis. */

@@ -114,14 +114,17 @@ function countOf(row, ...names) {
 
 function statisticsSection(row) {
   const both = (name, column) => [name, number(row[`golden_${column}`]), number(row[`my_${column}`])];
+  const nans = [countOf(row, "nan_only_in_golden", "nan_in_both"), countOf(row, "nan_only_in_my", "nan_in_both")];
+  // The table has empty cells for NaN.
+  const orNaN = ([name, ...cells]) => [name, ...cells.map((cell, side) => (cell === "" && Number(nans[side]) > 0 ? "NaN" : cell))];
   const rows = [
     both("dtype", "dtype"),
     both("shape", "shape"),
-    both("min", "min_value"),
-    both("max", "max_value"),
-    both("mean", "mean_value"),
-    both("L2 norm", "l2norm_value"),
-    ["NaN", countOf(row, "nan_only_in_golden", "nan_in_both"), countOf(row, "nan_only_in_my", "nan_in_both")],
+    orNaN(both("min", "min_value")),
+    orNaN(both("max", "max_value")),
+    orNaN(both("mean", "mean_value")),
+    orNaN(both("L2 norm", "l2norm_value")),
+    ["NaN", ...nans],
     ["infinite", countOf(row, "inf_only_in_golden", "inf_in_both"), countOf(row, "inf_only_in_my", "inf_in_both")],
     both("type", "op_type"),
   ].filter(([, golden, mine]) => golden !== "" || mine !== "");
