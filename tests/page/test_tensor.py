@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from page_file import PageFile
@@ -311,6 +312,70 @@ def test_beside_the_views_where_there_is_room(llama, llama_rows, open_page):
     page = opened(open_page, llama, mlp_row(llama_rows))
     views, panel = (page.locator(name).bounding_box() for name in (".views", ".tensor"))
     assert panel["x"] >= views["x"] + views["width"]
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """Pairs of files: a NaN and an infinity on one side, a single number, five axes."""
+    folder = tmp_path_factory.mktemp("odd")
+    generator = np.random.default_rng(7)
+    pairs = {name: generator.standard_normal(shape) for name, shape in (("nan", (6, 7)), ("five", (2, 3, 16, 40, 8)))}
+    pairs["number"] = np.array(1.5)
+    for side in ("golden", "mine"):
+        (folder / side).mkdir()
+        for name, values in pairs.items():
+            changed = values.copy()
+            if side == "mine":
+                changed = changed + generator.standard_normal(values.shape) * 0.01
+                if name == "nan":
+                    changed[2, 3], changed[5, 5] = np.nan, np.inf
+            np.save(folder / side / f"{name}.npy", changed)
+    return compared(folder / "golden", folder / "mine", folder)
+
+
+def odd_row(odd, name):
+    return next(i for i, row in enumerate(PageFile(odd.page).rows) if row["module"] == name)
+
+
+def test_axes_can_be_chosen(odd, open_page):
+    # Given five axes, when the second goes down and the fourth across,
+    page = opened(open_page, odd, odd_row(odd, "five"))
+    page.get_by_label("down").select_option(label="axis 1 (3)")
+    page.get_by_label("across").select_option(label="axis 3 (40)")
+    golden, mine = (np.load(folder / "five.npy") for folder in (odd.golden, odd.mine))
+    details = json.loads(PageFile(odd.page).blobs[f"details-{odd_row(odd, 'five')}"])
+    width = -(-40 // details["bins"][3])  # positions of a bin
+    largest = np.abs(mine - golden).max(axis=(0, 2, 4))
+    # then each cell is the largest over the other three.
+    page.locator(".heat canvas").scroll_into_view_if_needed()
+    for down, across in [(0, 0), (1, 7), (2, details["bins"][3] - 1)]:
+        said = point(page, down, 3, across, details["bins"][3])
+        assert said.startswith(f"axis 1 {down}, axis 3 {across * width}")
+        true = largest[down, across * width : (across + 1) * width].max()
+        assert numbers(said)[-1] == pytest.approx(true, rel=0.05)
+    # and with the RMS chosen, that of all their values.
+    page.get_by_label("each cell shows").select_option(label="the RMS")
+    page.locator(".heat canvas").scroll_into_view_if_needed()
+    block = (mine - golden)[:, 1, :, 7 * width : 8 * width]
+    assert numbers(point(page, 1, 3, 7, details["bins"][3]))[-1] == pytest.approx(np.sqrt((block**2).mean()), rel=0.05)
+
+
+def test_what_is_not_finite_is_told(odd, open_page):
+    page = opened(open_page, odd, odd_row(odd, "nan"))
+    page.locator(".heat canvas").scroll_into_view_if_needed()
+    assert point(page, 2, 6, 3, 7) == "axis 0 2, axis 1 3: NaN or infinity on one side only"
+    assert "NaN or infinity" in page.inner_text(".heat-legend")
+    shown = small_table(page, "largest first")
+    assert {shown[0][0], shown[1][0]} == {"[2, 3]", "[5, 5]"}
+    told = {cells[0]: cells[1:] for cells in small_table(page, "both sides")}
+    assert told["NaN"] == ["0", "1"] and told["infinite"] == ["0", "1"]
+    assert told["mean"][1] == "NaN"
+
+
+def test_a_single_number_has_a_picture(odd, open_page):
+    page = opened(open_page, odd, odd_row(odd, "number"), "&element=0")
+    assert small_table(page, "largest first")[0][:2] == ["[]", "1.5"]
+    assert page.inner_text(".readout").startswith("Ringed: axis 0 0: ")
 
 
 @pytest.mark.parametrize("width", [1280, 400])

@@ -27,7 +27,7 @@ const PAIRING = [
   ["matched by", "matched_by"],
   ["confidence of the pair", "confidence"],
   ["note", "note"],
-  ["cannot be compared", "cmp_fail_reason"],
+  ["reason of failure", "cmp_fail_reason"],
   ["result", "result"],
   ["limit", "exceeded"],
   ["quantisation", "quantisation"],
