@@ -40,6 +40,8 @@ size_t colour_length(std::string_view text) {
   return 0;
 }
 
+bool is_printable_ascii(char c) { return c >= 0x20 && c < 0x7F; }
+
 /// What a terminal obeys instead of showing it.
 bool is_control(uint32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) ||  // C0, DEL, C1
@@ -64,6 +66,7 @@ std::string repair_utf8(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
+  if (std::ranges::all_of(text, is_printable_ascii)) return std::string(text);
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
@@ -106,6 +109,7 @@ std::string printable_screen(std::string_view text) {
 
 std::string json_quote(std::string_view text) {
   std::string out = "\"";
+  out.reserve(text.size() + 2);
   for (size_t i = 0; i < text.size();) {
     const char c = text[i];
     if (c == '"' || c == '\\') {
@@ -150,14 +154,14 @@ std::string quoted(std::string_view text) { return "'" + shortened(text) + "'"; 
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
+  std::string out((bytes.size() + 2) / 3 * 4, '=');
+  char* place = out.data();
+  for (size_t i = 0; i < bytes.size(); i += 3, place += 4) {
     const size_t count = std::min<size_t>(bytes.size() - i, 3);
     uint32_t group = 0;
     for (size_t k = 0; k < 3; ++k)
       group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) out += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+    for (size_t k = 0; k <= count; ++k) place[k] = kDigits[group >> (18 - 6 * k) & 63];
   }
   return out;
 }

@@ -472,20 +472,24 @@ class PairComparer {
       add_note("columns stand in another order; compared in golden's", &row->note);
     }
     if (pictures_ != nullptr)
-      keep_picture(golden_tensor->view, (reordered ? *reordered : *mine_tensor).view, errors,
-                   number, *row);
+      keep_picture(*golden_tensor, reordered ? *reordered : *mine_tensor, std::move(errors), number,
+                   *row);
     compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
   }
 
-  void keep_picture(const TensorView& golden, const TensorView& mine,
-                    const measure::PooledErrors& errors, size_t number, const Row& row) {
+  void keep_picture(const Tensor& golden, const Tensor& mine, measure::PooledErrors errors,
+                    size_t number, const Row& row) {
     const double worse = severity(row);
     if (!row.comparable || worse == 0 || !pictures_->wants(number, worse)) return;
-    std::optional<measure::PairPicture> picture =
-        measure::picture_of(golden, mine, options_.conventions.rules, errors);
-    if (!picture) return;
-    pictures_->keep(number, worse,
-                    std::make_shared<const measure::PairPicture>(*std::move(picture)));
+    const uint64_t bytes =
+        bytes_of(golden.view) + bytes_of(mine.view) + 2 * sizeof(double) * errors.largest.size();
+    pictures_->keep(number, worse, bytes,
+                    [golden, mine, errors = std::move(errors),
+                     rules = options_.conventions.rules]() -> PictureKeeper::Picture {
+                      auto picture = measure::picture_of(golden.view, mine.view, rules, errors);
+                      if (!picture) return nullptr;
+                      return std::make_shared<const measure::PairPicture>(*std::move(picture));
+                    });
   }
 
   // What its record does not tell of is no value of the run, and is not compared.
@@ -890,7 +894,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
         sheet.rows[tasks[task].row] =
             comparer.compare(sheet.matching, pair_of(task), task, threads);
       }));
-  pictures.for_each([&](size_t task, const PictureKeeper::Picture& picture) {
+  pictures.finish(options.jobs, [&](size_t task, const PictureKeeper::Picture& picture) {
     out.sheets[tasks[task].sheet].rows[tasks[task].row].picture = picture;
   });
 
@@ -941,8 +945,9 @@ void add_picture(const run::Run& golden, const run::Run& mine, const CompareOpti
   PictureKeeper pictures(1, {});
   (void)PairComparer(golden, mine, plain, &pictures)
       .compare(sheet->matching, sheet->matching.pairs[row], 0, options.jobs);
-  pictures.for_each(
-      [&](size_t, const PictureKeeper::Picture& picture) { sheet->rows[row].picture = picture; });
+  pictures.finish(1, [&](size_t, const PictureKeeper::Picture& picture) {
+    sheet->rows[row].picture = picture;
+  });
 }
 
 Result<Comparison> compare_manual(const run::ManualMapping& mapping,

@@ -3,6 +3,7 @@
 // errors and those that the user asked for, whatever the order in which threads bring them.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,6 +19,8 @@ namespace assay::compare {
 class PictureKeeper {
  public:
   using Picture = std::shared_ptr<const measure::PairPicture>;
+  /// Makes the picture of a pair; holds what it needs for that.
+  using Draft = std::function<Picture()>;
 
   /// worst    how many of the pairs with the largest errors
   /// always   by pair: it was asked for; may be empty
@@ -28,23 +31,33 @@ class PictureKeeper {
   [[nodiscard]] bool is_active() const { return worst_count_ > 0 || !always_.empty(); }
   /// False: the picture of this pair would not be kept, now or later. Severities are above 0.
   [[nodiscard]] bool wants(size_t pair, double severity) const;
-  void keep(size_t pair, double severity, Picture picture);
-  /// Calls use(pair, picture) for all that are kept.
-  void for_each(const std::function<void(size_t pair, const Picture& picture)>& use) const;
+  /// Where errors grow from pair to pair, most pictures give way to others soon: they stay drafts
+  /// until finish(), as far as there is room for what they hold.
+  ///
+  /// bytes   that the draft holds
+  void keep(size_t pair, double severity, uint64_t bytes, Draft draft);
+  /// Makes the pictures that are kept and calls use(pair, picture) for each, one at a time.
+  void finish(int jobs, const std::function<void(size_t pair, const Picture& picture)>& use);
 
  private:
   using Key = std::pair<double, size_t>;  // worse ones first: the severity is negated
+  struct Kept {
+    Draft draft;
+    uint64_t bytes = 0;
+  };
 
   [[nodiscard]] bool is_asked_for(size_t pair) const {
     return pair < always_.size() && always_[pair];
   }
   [[nodiscard]] bool is_among_worst(const Key& key) const;
+  [[nodiscard]] bool reserve(uint64_t bytes);
 
   const size_t worst_count_;
   const std::vector<bool> always_;
   mutable std::mutex mutex_;
-  std::map<Key, Picture> worst_;
-  std::map<size_t, Picture> asked_for_;
+  uint64_t draft_bytes_ = 0;
+  std::map<Key, Kept> worst_;
+  std::map<size_t, Kept> asked_for_;
 };
 
 }  // namespace assay::compare

@@ -40,16 +40,18 @@ RC_GTEST_PROP(PictureKeeper, KeepsTheSameWhateverTheOrder, ()) {
   others.resize(std::min(worst, others.size()));
   expected.insert(others.begin(), others.end());
 
-  std::ranges::shuffle(order, std::mt19937(*rc::gen::arbitrary<uint32_t>()));
+  std::mt19937 random(*rc::gen::arbitrary<uint32_t>());
+  std::ranges::shuffle(order, random);
   PictureKeeper keeper(worst, always);
   for (const size_t i : order) {
     if (!keeper.wants(i, severities[i])) continue;
     auto picture = std::make_shared<measure::PairPicture>();
     picture->values = static_cast<int64_t>(i);
-    keeper.keep(i, severities[i], std::move(picture));
+    const uint64_t bytes = random() % 2 == 0 ? 1 : uint64_t{40} << 20;  // of two there is no room
+    keeper.keep(i, severities[i], bytes, [picture] { return picture; });
   }
   std::set<size_t> kept;
-  keeper.for_each([&](size_t pair, const PictureKeeper::Picture& picture) {
+  keeper.finish(1, [&](size_t pair, const PictureKeeper::Picture& picture) {
     RC_ASSERT(picture->values == static_cast<int64_t>(pair));
     kept.insert(pair);
   });

@@ -43,9 +43,47 @@ ASSAY_CLONES void pool_columns(const double* difference, int64_t count, double* 
   }
 }
 
+/// Adds kWidth values to each of `cells` cells.
+template <int64_t kWidth>
+[[gnu::always_inline]] inline void pool_cells(const double* __restrict difference, int64_t cells,
+                                              double* __restrict largest,
+                                              double* __restrict squares) {
+  for (int64_t cell = 0; cell < cells; ++cell) {
+    double most = 0;
+    double sum = 0;
+    for (int64_t i = 0; i < kWidth; ++i) {
+      const double error = std::fabs(difference[cell * kWidth + i]);
+      most = error > most ? error : most;
+      sum += error * error;
+    }
+    largest[cell] = most > largest[cell] ? most : largest[cell];
+    squares[cell] += sum;
+  }
+}
+
+ASSAY_CLONES void pool_short_runs(const double* difference, int64_t cells, int64_t width,
+                                  double* largest, double* squares) {
+  switch (width) {
+    case 1:
+      return pool_cells<1>(difference, cells, largest, squares);
+    case 2:
+      return pool_cells<2>(difference, cells, largest, squares);
+    case 3:
+      return pool_cells<3>(difference, cells, largest, squares);
+    case 4:
+      return pool_cells<4>(difference, cells, largest, squares);
+    case 5:
+      return pool_cells<5>(difference, cells, largest, squares);
+    case 6:
+      return pool_cells<6>(difference, cells, largest, squares);
+    default:
+      return pool_cells<7>(difference, cells, largest, squares);
+  }
+}
+
 /// Adds the first `room` values to the first cell, then `width` to each of those behind it.
-ASSAY_CLONES void pool_runs(const double* difference, int64_t count, int64_t room, int64_t width,
-                            double* largest, double* squares) {
+ASSAY_CLONES void pool_long_runs(const double* difference, int64_t count, int64_t room,
+                                 int64_t width, double* largest, double* squares) {
   for (; count > 0; room = width) {
     const int64_t run = std::min(room, count);
     f64x8 lanes_largest = {}, lanes_squares = {};
@@ -69,6 +107,23 @@ ASSAY_CLONES void pool_runs(const double* difference, int64_t count, int64_t roo
     difference += run;
     count -= run;
   }
+}
+
+/// The same of bins of any width.
+void pool_runs(const double* difference, int64_t count, int64_t room, int64_t width,
+               double* largest, double* squares) {
+  if (width >= kLanes) return pool_long_runs(difference, count, room, width, largest, squares);
+  if (room < width) {  // the rest of a bin
+    const int64_t rest = std::min(room, count);
+    pool_long_runs(difference, rest, room, width, largest++, squares++);
+    difference += rest;
+    count -= rest;
+  }
+  const int64_t cells = count / width;
+  pool_short_runs(difference, cells, width, largest, squares);
+  if (count % width != 0)
+    pool_long_runs(difference + cells * width, count % width, width, width, largest + cells,
+                   squares + cells);
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -152,9 +207,14 @@ CellGrid make_grid(const Dims& shape, int64_t parts) {
   return grid;
 }
 
-void PooledErrors::merge(const CellSums& next) {
+void PooledErrors::merge(CellSums next) {
   if (next.largest.empty()) return;
   if (largest.empty()) {
+    if (static_cast<int64_t>(next.largest.size()) == grid.cell_count()) {
+      largest = std::move(next.largest);
+      squares = std::move(next.squares);
+      return;
+    }
     const auto cells = static_cast<size_t>(grid.cell_count());
     largest.assign(cells, 0);
     squares.assign(cells, 0);
@@ -171,9 +231,8 @@ CellPooler::CellPooler(const CellGrid& grid)
       row_values_(grid.sizes.back() * grid.parts),
       run_values_(grid.widths.back() * grid.parts),
       outer_values_(product(grid.sizes) / std::max<int64_t>(grid.sizes.front(), 1) * grid.parts),
-      by_columns_(run_values_ < kLanes && row_values_ <= kMaxColumns && grid.sizes.size() > 1),
-      largest_(static_cast<size_t>(grid.cell_count())),
-      squares_(largest_.size()) {
+      by_columns_(run_values_ < kLanes && row_values_ <= kMaxColumns && grid.sizes.size() > 1 &&
+                  grid.widths[grid.widths.size() - 2] > 1) {
   if (by_columns_) {
     column_largest_.resize(static_cast<size_t>(row_values_));
     column_squares_.resize(column_largest_.size());
@@ -208,12 +267,14 @@ void CellPooler::fold_columns() {
   double* squares = squares_.data() + row_cell_;
   for (size_t begin = 0; begin < column_largest_.size();) {
     const size_t end = std::min(begin + static_cast<size_t>(run_values_), column_largest_.size());
+    double most = *largest;
+    double sum = *squares;
     for (size_t i = begin; i < end; ++i) {
-      *largest = std::max(*largest, column_largest_[i]);
-      *squares += column_squares_[i];
+      most = std::max(most, column_largest_[i]);
+      sum += column_squares_[i];
     }
-    ++largest;
-    ++squares;
+    *largest++ = most;
+    *squares++ = sum;
     begin = end;
   }
   std::ranges::fill(column_largest_, 0.0);
@@ -222,6 +283,10 @@ void CellPooler::fold_columns() {
 }
 
 void CellPooler::add(const double* difference, int64_t first, int64_t count) {
+  if (largest_.empty()) {
+    largest_.resize(static_cast<size_t>(grid_.cell_count()));
+    squares_.resize(largest_.size());
+  }
   if (first_value_ < 0) first_value_ = first;
   last_value_ = first + count - 1;
   while (count > 0) {
@@ -256,6 +321,12 @@ CellSums CellPooler::take() {
   const auto inner = static_cast<int64_t>(largest_.size()) / grid_.bins.front();
   out.first_cell = outer_bin(first_value_) * inner;
   const int64_t end = (outer_bin(last_value_) + 1) * inner;
+  first_value_ = last_value_ = -1;
+  if (out.first_cell == 0 && end == grid_.cell_count()) {
+    out.largest.swap(largest_);
+    out.squares.swap(squares_);
+    return out;
+  }
   const auto cut = [&](std::vector<double>& all) {
     const std::span<double> part(all.data() + out.first_cell,
                                  static_cast<size_t>(end - out.first_cell));
@@ -265,7 +336,6 @@ CellSums CellPooler::take() {
   };
   out.largest = cut(largest_);
   out.squares = cut(squares_);
-  first_value_ = last_value_ = -1;
   return out;
 }
 

@@ -50,7 +50,7 @@ struct PooledErrors {
   std::vector<double> squares;
 
   explicit PooledErrors(CellGrid cells = {}) : grid(std::move(cells)) {}
-  void merge(const CellSums& next);
+  void merge(CellSums next);
 };
 
 /// Pools the differences of consecutive values. Of one thread.

@@ -13,13 +13,15 @@
 namespace assay::measure {
 namespace {
 
-constexpr int kGap = 24;              // codes: a factor of 8 between two sizes
-constexpr double kNearlyAll = 0.99;   // of the squared error: "all"
-constexpr double kMost = 0.5;         // "mostly"
-constexpr double kEverywhere = 0.95;  // of the cells
-constexpr double kFilled = 0.9;       // of a block of cells that is called one
-constexpr double kPartOfRow = 0.25;   // of the fullest bin of an axis
-constexpr size_t kEdgeCells = 4;      // looked at to find the edge within a bin
+constexpr int kGap = 24;                  // codes: a factor of 8 between two sizes
+constexpr double kNearlyAll = 0.99;       // of the squared error: "all"
+constexpr double kMost = 0.5;             // "mostly"
+constexpr double kEverywhere = 0.95;      // of the cells
+constexpr double kFilled = 0.9;           // of a block of cells that is called one
+constexpr double kPartOfRow = 0.25;       // of the fullest bin of an axis
+constexpr int64_t kPeriodPositions = 32;  // looked at to find a period within bins, in
+constexpr int64_t kPeriodBins = 3;        // as many bins at least
+constexpr size_t kEdgeCells = 4;          // looked at to find the edge within a bin
 
 /// Codes from which on cells are set apart from smaller ones, largest first; the last takes in all
 /// errors.
@@ -68,11 +70,20 @@ std::vector<AxisSet> common_bins(const CellGrid& grid, const std::vector<int64_t
   return axes;
 }
 
-HotCells hot_cells(const CellGrid& grid, const std::vector<uint8_t>& codes, uint8_t least) {
+/// The bins of nearly all cells: all.
+std::vector<AxisSet> all_bins(const CellGrid& grid) {
+  std::vector<AxisSet> axes;
+  for (const int64_t bins : grid.bins)
+    axes.push_back({std::vector<bool>(static_cast<size_t>(bins), true), bins});
+  return axes;
+}
+
+HotCells hot_cells(const CellGrid& grid, const std::vector<uint8_t>& codes, uint8_t least,
+                   bool is_everywhere) {
   HotCells hot;
   for (size_t i = 0; i < codes.size(); ++i)
     if (codes[i] >= least) hot.cells.push_back(static_cast<int64_t>(i));
-  hot.axes = common_bins(grid, hot.cells);
+  hot.axes = is_everywhere ? all_bins(grid) : common_bins(grid, hot.cells);
   for (const AxisSet& axis : hot.axes) hot.block *= axis.count;
   return hot;
 }
@@ -89,18 +100,13 @@ bool is_block(const CellGrid& grid, const HotCells& hot) {
          inside >= kEverywhere * static_cast<double>(hot.cells.size());
 }
 
-/// Distance of equally far bins that reach over the whole axis; 0 where they do not.
-int64_t period_of(const AxisSet& axis) {
-  const auto size = static_cast<int64_t>(axis.has.size());
-  int64_t first = -1, last = -1, step = 0;
-  for (int64_t i = 0; i < size; ++i) {
-    if (!axis.has[static_cast<size_t>(i)]) continue;
-    if (first < 0) first = i;
-    if (last >= 0 && step == 0) step = i - last;
-    if (last >= 0 && i - last != step) return 0;
-    last = i;
-  }
-  return axis.count >= 3 && step >= 2 && first < step && last + step >= size ? step : 0;
+/// Distance of equally far positions that reach over a whole range [0, size); 0 where they do not.
+int64_t period_of(const std::vector<int64_t>& positions, int64_t size) {
+  if (positions.size() < 3) return 0;
+  const int64_t step = positions[1] - positions[0];
+  for (size_t i = 1; i < positions.size(); ++i)
+    if (positions[i] - positions[i - 1] != step) return 0;
+  return step >= 2 && positions.front() < step && positions.back() + step >= size ? step : 0;
 }
 
 class Describer {
@@ -112,7 +118,6 @@ class Describer {
   std::string text() const {
     std::string out;
     for (size_t k = 0; k < hot_.axes.size(); ++k) {
-      if (hot_.axes[k].count == grid_.bins[k] && !may_be_finer(k)) continue;
       const std::string phrase = axis_text(k);
       if (!phrase.empty()) out += (out.empty() ? "" : ", ") + phrase;
     }
@@ -120,16 +125,20 @@ class Describer {
   }
 
  private:
-  // One bin may be all of an axis that is no more than one of its positions.
-  bool may_be_finer(size_t k) const { return grid_.bins[k] == 1 && grid_.sizes[k] > 1; }
-
   std::string axis_text(size_t k) const {
-    const AxisSet& axis = hot_.axes[k];
-    const auto first_bin = std::ranges::find(axis.has, true) - axis.has.begin();
-    int64_t last_bin = static_cast<int64_t>(axis.has.size()) - 1;
-    while (!axis.has[static_cast<size_t>(last_bin)]) --last_bin;
+    const int64_t period =
+        grid_.widths[k] == 1 ? period_of(bins_of(k), grid_.bins[k]) : period_within(k);
+    if (period == 2) return "in every second " + name_of(k);
+    if (period > 2) return "in one " + name_of(k) + " of every " + std::to_string(period);
+    const std::vector<int64_t> bins = bins_of(k);
+    const auto count = static_cast<int64_t>(bins.size());
+    if (count == grid_.bins[k] && count > 1) return "";
+    return bins.back() - bins.front() + 1 == count ? range_text(k, bins.front(), bins.back())
+                                                   : count_text(k, count);
+  }
+
+  std::string range_text(size_t k, int64_t first_bin, int64_t last_bin) const {
     const std::string size = " of " + std::to_string(grid_.sizes[k]);
-    if (last_bin - first_bin + 1 != axis.count) return spread_text(k);
     const int64_t first = edge(k, first_bin, true);
     const int64_t last = edge(k, last_bin, false);
     if (first == 0 && last == grid_.sizes[k] - 1) return "";
@@ -139,16 +148,47 @@ class Describer {
     return "in " + name_of(k) + "s " + std::to_string(first) + " to " + std::to_string(last) + size;
   }
 
-  std::string spread_text(size_t k) const {
-    const int64_t period = grid_.widths[k] == 1 ? period_of(hot_.axes[k]) : 0;
-    if (period == 2) return "in every second " + name_of(k);
-    if (period > 2) return "in one " + name_of(k) + " of every " + std::to_string(period);
+  std::string count_text(size_t k, int64_t count) const {
     const int64_t width = grid_.widths[k];
-    const std::string part = width == 1
-                                 ? name_of(k) + "s"
-                                 : "parts of " + std::to_string(width) + " " + name_of(k) + "s";
-    return "in " + std::to_string(hot_.axes[k].count) + " of " + std::to_string(grid_.bins[k]) +
-           " " + part;
+    const std::string part = width == 1 ? "" : "parts of " + std::to_string(width) + " ";
+    return "in " + std::to_string(count) + " of " + std::to_string(grid_.bins[k]) + " " + part +
+           name_of(k) + "s";
+  }
+
+  /// Bins of an axis that hold large errors, ascending.
+  std::vector<int64_t> bins_of(size_t k) const {
+    std::vector<int64_t> bins;
+    for (size_t i = 0; i < hot_.axes[k].has.size(); ++i)
+      if (hot_.axes[k].has[i]) bins.push_back(static_cast<int64_t>(i));
+    return bins;
+  }
+
+  /// The same as period_of() where all bins of an axis hold large errors, as far as the first few
+  /// and the last one tell.
+  int64_t period_within(size_t k) const {
+    const int64_t width = grid_.widths[k];
+    if (hot_.axes[k].count != grid_.bins[k]) return 0;
+    const int64_t looked = std::min(grid_.bins[k], std::max(kPeriodPositions / width, kPeriodBins));
+    std::vector<int64_t> found;
+    for (int64_t bin = 0; bin < looked; ++bin) {
+      const std::vector<int64_t> positions = positions_in(k, bin);
+      if (static_cast<int64_t>(positions.size()) == width) return 0;  // all of them
+      found.insert(found.end(), positions.begin(), positions.end());
+      if (found.size() >= 3 && period_of(found, 0) == 0) return 0;
+    }
+    const int64_t period = period_of(found, std::min(looked * width, grid_.sizes[k]));
+    if (period == 0) return 0;
+    const std::vector<int64_t> last = positions_in(k, grid_.bins[k] - 1);
+    const bool goes_on = std::ranges::all_of(
+        last, [&](int64_t position) { return position % period == found.front(); });
+    return goes_on ? period : 0;
+  }
+
+  /// Of one cell of a bin.
+  std::vector<int64_t> positions_in(size_t k, int64_t bin) const {
+    const auto cell =
+        std::ranges::find_if(hot_.cells, [&](int64_t one) { return grid_.bin_of(one, k) == bin; });
+    return cell == hot_.cells.end() ? std::vector<int64_t>() : positions_(*cell, k, least_);
   }
 
   /// First or last position of a bin that holds a large error, as far as a few cells tell.
@@ -160,9 +200,13 @@ class Describer {
     size_t looked = 0;
     for (const int64_t cell : hot_.cells) {
       if (grid_.bin_of(cell, k) != bin) continue;
-      const auto [first, last] = positions_(cell, k, least_);
-      if (last >= 0)
-        found = is_first ? (found < 0 ? first : std::min(found, first)) : std::max(found, last);
+      const std::vector<int64_t> positions = positions_(cell, k, least_);
+      if (!positions.empty()) {
+        const int64_t position = is_first ? positions.front() : positions.back();
+        found = found < 0  ? position
+                : is_first ? std::min(found, position)
+                           : std::max(found, position);
+      }
       if (++looked == kEdgeCells) break;
     }
     return found >= 0 ? found : is_first ? begin : end - 1;
@@ -220,9 +264,9 @@ std::string shape_of_error(const PooledErrors& pooled, const std::vector<uint8_t
     const double share = totals.share(level);
     if (share < kMost) continue;
     const std::string what = is_finite ? "" : "NaN or infinity ";
-    if (codes.size() > 1 && totals.filled(level) >= kEverywhere) return what + "everywhere";
-    const HotCells hot = hot_cells(pooled.grid, codes, level);
-    if (!is_block(pooled.grid, hot)) continue;
+    const bool is_everywhere = totals.filled(level) >= kEverywhere;
+    const HotCells hot = hot_cells(pooled.grid, codes, level, is_everywhere);
+    if (!is_everywhere && !is_block(pooled.grid, hot)) continue;
     // Codes are rounded: half a step lower nothing is left out.
     const double least = is_finite ? error_of(level) * 0.95 : HUGE_VAL;
     const std::string where = Describer(pooled.grid, hot, positions, least).text();

@@ -245,7 +245,8 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
         results[static_cast<size_t>(i)] = worker.run(begin + i);
       }
     });
-    for (int64_t i = 0; i < count; ++i) total.add(begin + i, results[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < count; ++i)
+      total.add(begin + i, std::move(results[static_cast<size_t>(i)]));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "measure/cell_grid.hpp"
 #include "measure/kl_divergence.hpp"
@@ -80,8 +81,8 @@ class PairAccumulator {
   explicit PairAccumulator(const Cuts& cuts, PooledErrors* pooled = nullptr)
       : cuts_(cuts), pooled_(pooled) {}
 
-  void add(int64_t index, const ChunkResult& chunk) {
-    if (pooled_ != nullptr) pooled_->merge(chunk.cells);
+  void add(int64_t index, ChunkResult&& chunk) {
+    if (pooled_ != nullptr) pooled_->merge(std::move(chunk.cells));
     if (chunk.sums.max_absolute > sums.max_absolute) worst.absolute = chunk.worst.absolute;
     if (chunk.sums.max_relative > sums.max_relative) worst.relative = chunk.worst.relative;
     sums.merge(chunk.sums);

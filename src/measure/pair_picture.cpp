@@ -131,9 +131,9 @@ size_t bin_of(double ulps, size_t bins) {
 // ---- histograms of a sample ----
 
 constexpr int64_t kMinSample = 4096;
-constexpr int64_t kMaxSample = 65536;
-constexpr int64_t kSampleShare = 16;  // one value in so many, between the two
-constexpr int64_t kRun = 16;          // neighbours, which lie in one line or two of the cache
+constexpr int64_t kMaxSample = 32768;
+constexpr int64_t kSampleShare = 64;  // one value in so many, between the two
+constexpr int64_t kRun = 64;          // neighbours: what costs is the way to the first of them
 
 /// Calls use(block) for all values, or for runs that are evenly spread over them. A run's place
 /// within its stretch turns by the golden ratio: no column is met more often than another.
@@ -367,22 +367,25 @@ WorstElement describe_place(const PairSource& source, const CellGrid& grid, cons
   return out;
 }
 
-/// Of the values of a cell whose error is at least `least`, the first and last position on an axis.
-std::pair<int64_t, int64_t> positions_of(const PairSource& source, const CellGrid& grid,
-                                         int64_t cell, size_t axis, double least, Block& block) {
+/// PositionsOf, of this pair.
+std::vector<int64_t> positions_of(const PairSource& source, const CellGrid& grid, int64_t cell,
+                                  size_t axis, double least, Block& block) {
   int64_t step = grid.parts;
   for (size_t k = axis + 1; k < grid.sizes.size(); ++k) step *= grid.sizes[k];
-  std::pair<int64_t, int64_t> range{grid.sizes[axis], -1};
+  const int64_t begin = grid.bin_of(cell, axis) * grid.widths[axis];
+  std::vector<bool> found(static_cast<size_t>(grid.widths[axis]));
   for_each_block_of(source, grid, cell, block, [&](int64_t first) {
     double difference[kBlockValues];
     pooled_differences(block, difference);
     for (int64_t i = 0; i < block.count; ++i) {
       if (!(std::fabs(difference[i]) >= least)) continue;
-      const int64_t position = (first + i) / step % grid.sizes[axis];
-      range = {std::min(range.first, position), std::max(range.second, position)};
+      found[static_cast<size_t>((first + i) / step % grid.sizes[axis] - begin)] = true;
     }
   });
-  return range;
+  std::vector<int64_t> positions;
+  for (size_t i = 0; i < found.size(); ++i)
+    if (found[i]) positions.push_back(begin + static_cast<int64_t>(i));
+  return positions;
 }
 
 }  // namespace

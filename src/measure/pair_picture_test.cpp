@@ -346,11 +346,11 @@ TEST(PictureOf, SamplesLargeTensorsEvenly) {
   const Dims shape = {kRows, 256};
   const auto picture = picture_of(floats(golden, shape), floats(mine, shape));
   ASSERT_TRUE(picture && picture->ulp);
-  EXPECT_EQ(picture->sampled, 65536);
+  EXPECT_EQ(picture->sampled, 32768);
   EXPECT_EQ(std::accumulate(picture->ulp->counts.begin(), picture->ulp->counts.end(), int64_t{0}),
-            65536);
-  // 65536 / 256 = 256 values of that column are expected.
-  EXPECT_NEAR(static_cast<double>(65536 - picture->ulp->counts[0]), 256, 64);
+            32768);
+  // 32768 / 256 = 128 values of that column are expected.
+  EXPECT_NEAR(static_cast<double>(32768 - picture->ulp->counts[0]), 128, 32);
   EXPECT_EQ(picture->shape_of_error, "all in channel 3 of 256");
 }
 
@@ -442,6 +442,12 @@ TEST(ShapeOfError, NamesRowsAndChannels) {
             "all in every second channel");
   EXPECT_EQ(words_of(8, 64, [](int64_t, int64_t c) { return c % 16 == 5; }),
             "all in one channel of every 16");
+  EXPECT_EQ(words_of(100, 1000, [](int64_t, int64_t c) { return c % 2 == 0; }),
+            "all in every second channel");  // bins of 13
+  EXPECT_EQ(words_of(300, 128, [](int64_t r, int64_t) { return r % 3 == 1; }),
+            "all in one row of every 3");
+  EXPECT_EQ(words_of(1, 100000, [](int64_t, int64_t c) { return c % 8 == 7; }),
+            "all in one element of every 8");
   EXPECT_EQ(words_of(64, 64, [](int64_t r, int64_t) { return r == 1 || r == 9 || r == 30; }),
             "all in 3 of 64 rows");
   EXPECT_EQ(words_of(64, 64, [](int64_t, int64_t) { return true; }), "everywhere");

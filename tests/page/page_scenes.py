@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
 
@@ -44,3 +46,11 @@ def compared(golden: Path, mine: Path, folder: Path, *options: object) -> Scene:
 def dumped(folder: Path, level: str, *program: str) -> Path:
     assay("dump", "--level", level, "--weights", "-o", folder, "--", sys.executable, *program)
     return folder
+
+
+def until(page: Any, expression: str, argument: Any = None) -> None:
+    """Waits until the expression holds. Playwright's own wait needs eval, which the policy of the page forbids."""
+    end = time.monotonic() + 20
+    while not page.evaluate(expression, argument):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(20)

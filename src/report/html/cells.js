@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cells of a picture: errors of a tensor pooled into bins of its axes.   docs/formats/page.md, "Details"
+import { number } from "./format.js";
 
 const NOT_FINITE = 255;
 
@@ -21,13 +22,19 @@ export function openPicture(details) {
   return { axes, sizes: shape, bins, widths, max: decodedCells(details.max, scale), rms: decodedCells(details.rms, scale) };
 }
 
+/** Errors of cells are known to 5 %. */
+export function roughly(error) {
+  if (error === Infinity) return "not finite";
+  return error === 0 ? "0" : `about ${number(Number(error.toPrecision(3)))}`;
+}
+
 /** Positions of bin `bin` of an axis. */
 function binRange(axis, bin) {
   return [bin * axis.width, Math.min((bin + 1) * axis.width, axis.size)];
 }
 
 /** "7" or "16 to 31". */
-export function rangeText(axis, bin) {
+export function binText(axis, bin) {
   const [first, end] = binRange(axis, bin);
   return end - first <= 1 ? String(first) : `${first} to ${end - 1}`;
 }

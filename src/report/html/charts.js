@@ -32,7 +32,7 @@ function outlinePath(values, x, y) {
 function valueAxis(y, format, left) {
   const ticks = y.ticks(3);
   return s("g", { class: "axis", "aria-hidden": "true" }, ticks.map((tick) => [
-    s("line", { x1: left, x2: y.right, y1: y(tick), y2: y(tick), class: "grid" }),
+    s("line", { x1: left, x2: y.right, y1: y(tick), y2: y(tick), class: "guide" }),
     s("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, format(tick)),
   ]));
 }
@@ -51,7 +51,7 @@ function placeAxis(ticks, x, y, right, label) {
 /**
  * Bars of equal width, and another list as an outline.
  * name      what a screen reader says of the whole
- * values    heights of the bars; Infinity: not finite, a hatched bar up to the top
+ * values    heights of the bars; Infinity: not finite, a bar of its own colour up to the top, with a cross
  * outline   heights of the outline, or null
  * ticks     [[place, text], ...]; place 2 is the left edge of bar 2
  * label     of the axis of places
@@ -75,6 +75,7 @@ export function barChart(width, { name, values, outline = null, ticks, label, fo
     valueAxis(y, format, CHART.left),
     bars,
     outline ? s("path", { d: outlinePath(outline, x, top), class: "outline" }) : null,
+    values.map((value, i) => (Number.isFinite(value) ? null : s("text", { x: x(i + 0.5), y: CHART.top + 12, "text-anchor": "middle", class: "cross" }, "×"))),
     marked.map((i) => s("path", { d: `M${x(i + 0.5)},${CHART.top + 2}l-4,-7h8z`, class: "pointer" })),
     placeAxis(ticks, x, bottom, right, label),
     hits);

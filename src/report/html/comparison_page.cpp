@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/html/comparison_page.hpp"
 
-#include <map>
-#include <set>
+#include <unordered_map>
 
 #include "base/text.hpp"
 #include "locate/noise/record_distance.hpp"
@@ -34,24 +33,30 @@ struct PageRow {
   std::string module = {};  // "model.layers.0.mlp"
 };
 
-Cell text_cell(std::string_view text) { return Cell::of(text); }
+const run::TensorRecord* mine_record(const PageRow& row) { return row.record; }
 
 // Where a row stands in the model, which its label says in words for people.
-Cells place_cells(const PageRow& row) {
-  if (row.record == nullptr)
-    return {text_cell(row.levels), text_cell(row.module), {}, {}, {}, {}, {}};
-  const run::TensorRecord& record = *row.record;
-  return {text_cell(row.levels),
-          text_cell(row.module),
-          text_cell(operator_of(record)),
-          text_cell(run::role_name(record.role)),
-          text_cell(record.slot),
-          Cell::of(record.call),
-          Cell::of(locate::rounding_of(dtype_from_name(row.row->golden.dtype),
-                                       dtype_from_name(row.row->mine.dtype)))};
+Columns<PageRow> place_columns() {
+  using R = run::TensorRecord;
+  return {{"level", [](const PageRow& row) { return Cell::of(row.levels); }},
+          {"module", [](const PageRow& row) { return Cell::of(row.module); }},
+          {"operator", of(mine_record, operator_of)},
+          {"role", of(mine_record, [](const R& one) { return run::role_name(one.role); })},
+          {"slot", of(mine_record, &R::slot)},
+          {"call", of(mine_record, &R::call)},
+          {"rounding", [](const PageRow& row) {
+             if (row.record == nullptr) return Cell{};
+             return Cell::of(locate::rounding_of(dtype_from_name(row.row->golden.dtype),
+                                                 dtype_from_name(row.row->mine.dtype)));
+           }}};
 }
-constexpr std::array kPlaceColumns = {"level", "module", "operator", "role",
-                                      "slot",  "call",   "rounding"};
+
+// What reports of tensors leave out and a page has room for.
+Columns<PageRow> norm_columns() {
+  return {
+      {"golden_l2norm_value", [](const PageRow& row) { return Cell::of(row.row->golden.l2_norm); }},
+      {"my_l2norm_value", [](const PageRow& row) { return Cell::of(row.row->mine.l2_norm); }}};
+}
 
 class Rows {
  public:
@@ -69,17 +74,18 @@ class Rows {
     }
   }
 
-  [[nodiscard]] Table table() const {
-    const Columns<JudgedRow> columns =
-        columns_of(input_.comparison, kOurStyle, input_.verdict != nullptr);
-    Table table{"rows", names_of(columns), {}};
-    table.columns.insert(table.columns.end(), kPlaceColumns.begin(), kPlaceColumns.end());
-    for (const PageRow& row : rows_) {
-      Cells cells = cells_of(columns, {*row.row, row.verdict});
-      std::ranges::move(place_cells(row), std::back_inserter(cells));
-      table.rows.push_back(std::move(cells));
-    }
-    return table;
+  [[nodiscard]] Json add_to(Page* page) const {
+    std::vector<PageColumn> columns =
+        page_columns(columns_of(input_.comparison, kOurStyle, input_.verdict != nullptr),
+                     [this](size_t row) { return JudgedRow{*rows_[row].row, rows_[row].verdict}; });
+    const auto append = [&](const Columns<PageRow>& more) {
+      std::ranges::move(
+          page_columns(more, [this](size_t row) -> const PageRow& { return rows_[row]; }),
+          std::back_inserter(columns));
+    };
+    append(place_columns());
+    if (!input_.comparison.statistics) append(norm_columns());
+    return add_table(rows_.size(), columns, "c", &page->blobs);
   }
 
   /// Row of a record of mine, or null.
@@ -109,6 +115,11 @@ class Rows {
     return static_cast<size_t>(&record - input_.mine.records.data());
   }
 
+  /// Unique among the pairs of the two runs.
+  uint64_t number_of(const pair::RecordPair& pair) const {
+    return uint64_t{pair.golden} * input_.mine.records.size() + pair.mine;
+  }
+
   void add(size_t place, const std::vector<RowVerdict>& verdicts) {
     const Sheet& sheet = input_.comparison.sheets[place];
     for (size_t i = 0; i < sheet.rows.size(); ++i) {
@@ -122,7 +133,7 @@ class Rows {
         continue;
       }
       const pair::RecordPair& pair = sheet.matching.pairs[i];
-      const auto [known, is_new] = known_.try_emplace({pair.golden, pair.mine}, rows_.size());
+      const auto [known, is_new] = known_.try_emplace(number_of(pair), rows_.size());
       if (!is_new) {
         rows_[known->second].levels += " " + sheet.name;
         continue;
@@ -136,8 +147,8 @@ class Rows {
   const ComparisonPage& input_;
   std::vector<std::vector<RowVerdict>> verdicts_;  // one list a sheet
   std::vector<PageRow> rows_;
-  std::map<std::pair<size_t, size_t>, size_t> known_;  // records of golden and mine -> row
-  std::map<size_t, size_t> row_of_record_;
+  std::unordered_map<uint64_t, size_t> known_;  // number of a pair -> row
+  std::unordered_map<size_t, size_t> row_of_record_;
 };
 
 std::string_view tone_of(const ComparisonPage& input) {
@@ -287,7 +298,7 @@ Page comparison_page(const ComparisonPage& input) {
   json["gaps"] = texts_json(comparison.gaps);
   json["sides"] = {side_json(input.golden, "golden"), side_json(input.mine, "mine")};
   json["unmatched"] = unmatched_of(input);
-  json["table"] = add_table(rows.table(), "c", &page.blobs);
+  json["table"] = rows.add_to(&page);
   const std::vector<const Row*> worst = comparison.worst_rows(kPagePictures);
   const std::vector<size_t> around = add_flow_of(input, rows, worst, &page.blobs);
   complete_pictures(input, rows, around, worst);

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page holds, unpacked when it is asked for.   docs/formats/page.md
 
+function fromBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
+  return bytes;
+}
+
 export function hasBlob(name) {
   return document.getElementById(`blob-${name}`) !== null;
 }
@@ -9,7 +17,7 @@ export function hasBlob(name) {
 export async function blobBytes(name) {
   const element = document.getElementById(`blob-${name}`);
   if (element === null) return null;
-  const packed = Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0));
+  const packed = fromBase64(element.textContent);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }

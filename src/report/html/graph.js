@@ -12,8 +12,8 @@ const GRAPH_WORDS = { bad: "wrong", open: "differs, not the first", good: "withi
 const GRAPH_BASIS = {
   operators: "from the captured operators",
   topology: "from the topology of the dump",
-  "graph text": "from the text of the graph",
-  "equal values": "from values that are equal: what left one module and came into another",
+  graph_text: "from the text of the graph",
+  equal_values: "from values that are equal: what left one module and came into another",
 };
 
 /** The operator of "model.norm::aten.mul.Tensor"; of a parameter its own name and the module that has it. */
@@ -28,7 +28,7 @@ function nodeLines(node) {
   const label = graphLabel(node) || node.type || node.id;
   const said = node.verdict ? node.verdict.replaceAll("_", " ") : "not judged";
   const mark = `${GRAPH_SIGNS[toneOf(node.verdict)]} ${said}`;
-  if (node.leaf) return [shortened(label, GRAPH_NODE.letters), `${node.type}${node.verdict ? `  ${mark}` : ""}`];
+  if (node.leaf) return [shortened(label, GRAPH_NODE.letters), `${node.type || "from outside"}${node.verdict ? `  ${mark}` : ""}`];
   const second = label === node.name ? node.type : node.module;
   return [shortened(label, GRAPH_NODE.letters), ...(second && second !== label ? [shortened(second, GRAPH_NODE.letters + 4)] : []), mark];
 }
@@ -87,7 +87,7 @@ function cutMark(count, noun, x, y) {
 
 function nodeDrawing(node, place, isCentre) {
   const [left, top] = [place.x - place.width / 2, place.y - place.height / 2];
-  const opens = node.row !== null && node.row !== undefined;
+  const opens = node.row !== null;
   const open = () => state.set({ row: node.row });
   const keys = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
@@ -96,7 +96,7 @@ function nodeDrawing(node, place, isCentre) {
   };
   const words = nodeWords(node, isCentre);
   const given = opens ? { role: "button", tabindex: 0, onclick: open, onkeydown: keys, "aria-label": `${words}; opens its row` } : { role: "img", "aria-label": words };
-  return s("g", { ...given, class: `node ${toneOf(node.verdict)}${isCentre ? " centre" : ""}${node.leaf ? " leaf" : ""}`, "data-id": node.id },
+  return s("g", { ...given, class: `node ${toneOf(node.verdict)}${isCentre ? " centre" : ""}${node.leaf ? " outside" : ""}`, "data-id": node.id },
     s("title", {}, words),
     s("rect", { x: left, y: top, width: place.width, height: place.height, rx: node.leaf ? place.height / 2 : 5 }),
     nodeLines(node).map((text, i, lines) => s("text", { x: place.x, y: top + GRAPH_NODE.padding + 12 + GRAPH_NODE.line * i, "text-anchor": "middle", class: i === 0 ? "name" : i === lines.length - 1 ? "said" : "quiet" }, text)),

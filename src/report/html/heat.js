@@ -3,7 +3,7 @@
 import { sizedBox } from "./charts.js";
 import { h, s } from "./dom.js";
 import { number } from "./format.js";
-import { axisName, pooled, rangeText } from "./cells.js";
+import { axisName, binText, pooled, roughly } from "./cells.js";
 
 const HEAT_LEFT = 52;
 const HEAT_COLOURS = {
@@ -47,7 +47,7 @@ function swatch(colour, words, sign = "") {
   return h("span", { class: "swatch" }, h("span", { class: "sign", style: `background: ${colour}` }, sign), words);
 }
 
-function heatLegend(scale, words) {
+function cellLegend(scale, words) {
   const width = 240;
   const parts = [];
   if (scale.hasSame) parts.push(swatch(scale.colour(0), "no difference"));
@@ -60,6 +60,21 @@ function heatLegend(scale, words) {
   }
   if (scale.hasBroken) parts.push(swatch(scale.colour(Infinity), "NaN or infinity on one side only", "×"));
   return h("div", { class: "heat-legend" }, h("span", {}, words), parts);
+}
+
+/** A cross in a cell that is not finite, where there is room for one: colour is not the only sign. */
+function crossOut(pen, left, top, wide, tall) {
+  const size = Math.min(wide, tall, 16) / 2 - 1.5;
+  if (size < 1.5) return;
+  const [x, y] = [left + wide / 2, top + tall / 2];
+  pen.strokeStyle = SAME_COLOUR[scheme()];
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  for (const slope of [1, -1]) {
+    pen.moveTo(x - size, y - slope * size);
+    pen.lineTo(x + size, y + slope * size);
+  }
+  pen.stroke();
 }
 
 function paintCells(canvas, plane, scale, width, height) {
@@ -75,8 +90,11 @@ function paintCells(canvas, plane, scale, width, height) {
     const tall = edge(row + 1, plane.rows.bins, canvas.height) - top;
     for (let column = 0; column < plane.columns.bins; column++) {
       const left = edge(column, plane.columns.bins, canvas.width);
-      pen.fillStyle = scale.colour(plane.values[row * plane.columns.bins + column]);
-      pen.fillRect(left, top, edge(column + 1, plane.columns.bins, canvas.width) - left, tall);
+      const value = plane.values[row * plane.columns.bins + column];
+      const wide = edge(column + 1, plane.columns.bins, canvas.width) - left;
+      pen.fillStyle = scale.colour(value);
+      pen.fillRect(left, top, wide, tall);
+      if (value === Infinity) crossOut(pen, left, top, wide, tall);
     }
   }
 }
@@ -84,8 +102,8 @@ function paintCells(canvas, plane, scale, width, height) {
 /** Words for a cell: where, how much. */
 function cellText(plane, row, column, measure) {
   const value = plane.values[row * plane.columns.bins + column];
-  const places = [plane.rows, plane.columns].map((axis, i) => (axis.axis < 0 ? null : `${axisName(axis)} ${rangeText(axis, i === 0 ? row : column)}`));
-  const size = value === Infinity ? "NaN or infinity on one side only" : value === 0 ? "no difference" : `${measure} ${number(value)}`;
+  const places = [plane.rows, plane.columns].map((axis, i) => (axis.axis < 0 ? null : `${axisName(axis)} ${binText(axis, i === 0 ? row : column)}`));
+  const size = value === Infinity ? "NaN or infinity on one side only" : value === 0 ? "no difference" : `${measure} ${roughly(value)}`;
   return `${places.filter(Boolean).join(", ")}: ${size}`;
 }
 
@@ -170,7 +188,7 @@ export function heatMap(picture, { rowAxis, columnAxis, measure, index }) {
       cursor.replaceChildren(...(cell ? [cellRing(plane, cell, width, height, "cursor")] : []));
       readout.textContent = cell ? cellText(plane, ...cell, words) : rest;
     });
-    return [plot, readout, heatLegend(scale, words)];
+    return [plot, readout, cellLegend(scale, words)];
   };
   const box = sizedBox({ class: "heat" }, draw);
   const again = () => (box.isConnected ? box.clientWidth > 0 && box.replaceChildren(...draw(Math.floor(box.clientWidth))) : darkScheme.removeEventListener("change", again));

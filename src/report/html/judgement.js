@@ -4,7 +4,7 @@
 /** One sentence for each word. The words that accuse first. */
 export const JUDGEMENT_MEANING = {
   own_error: "It is wrong by itself: the inputs that it had should have given another result.",
-  weight: "Its weight is not golden's.",
+  weight: "The weight is not golden's.",
   attribute: "It was called with other settings than in golden.",
   constant: "It computes with another constant than golden.",
   topology: "Other operators run here than in golden.",

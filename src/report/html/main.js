@@ -8,6 +8,7 @@ import { operationsView } from "./operations.js";
 import { quantisationView } from "./quantisation.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
+import { tableView } from "./table.js";
 import { tensorPanel } from "./tensor.js";
 import { verdictBanner } from "./verdict.js";
 
@@ -17,6 +18,7 @@ function viewsOf(page) {
     page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
     page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
     hasBlob("graph") && { name: "graph", title: "Neighbourhood", make: graphView },
+    { name: "table", title: "Table", make: () => tableView(page) },
     { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
   ].filter(Boolean);
 }

@@ -41,22 +41,25 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+void append_blob(const Blob& blob, std::string* out) {
+  *out += "<script type=\"text/plain\" id=\"blob-" + blob.name + "\">";
+  *out += base64(blob.is_deflated ? blob.bytes : deflated(blob.bytes));
+  *out += "</script>\n";
+}
+
+}  // namespace
+
+// Level 4 takes a third of the time of level 6 on columns of numbers, and two hundredths more room.
 std::string deflated(std::string_view bytes) {
+  constexpr int kLevel = 4;
   uLongf size = compressBound(bytes.size());
   std::string out(size, '\0');
   const int status = compress2(reinterpret_cast<Bytef*>(out.data()), &size,
-                               reinterpret_cast<const Bytef*>(bytes.data()), bytes.size(), 6);
+                               reinterpret_cast<const Bytef*>(bytes.data()), bytes.size(), kLevel);
   ASSAY_CHECK(status == Z_OK, "zlib has the room that it asked for");
   out.resize(size);
   return out;
 }
-
-void append_blob(const std::string& name, std::string_view bytes, std::string* out) {
-  *out += "<script type=\"text/plain\" id=\"blob-" + name + "\">" + base64(deflated(bytes)) +
-          "</script>\n";
-}
-
-}  // namespace
 
 std::string page_html(const Page& page) {
   std::string out =
@@ -66,12 +69,15 @@ std::string page_html(const Page& page) {
       "'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
       escaped(page.title) + "</title>\n<style>\n";
+  size_t blob_bytes = 0;
+  for (const Blob& blob : page.blobs) blob_bytes += blob.bytes.size();
+  out.reserve(out.size() + blob_bytes / 3 * 4 + (size_t{1} << 20));
   out += kStyle;
   out += "</style>\n</head>\n<body>\n<main id=\"page\">\n<h1>" + escaped(page.sentence) +
          "</h1>\n<noscript><p>The rest of this page needs JavaScript.</p></noscript>\n</main>\n";
-  append_blob("page", page.content.dump(-1, ' ', false, Json::error_handler_t::replace), &out);
-  for (const Blob& blob : page.blobs) append_blob(blob.name, blob.bytes, &out);
-  append_blob("licences", kLicences, &out);
+  append_blob({"page", page.content.dump(-1, ' ', false, Json::error_handler_t::replace)}, &out);
+  for (const Blob& blob : page.blobs) append_blob(blob, &out);
+  append_blob({"licences", std::string(kLicences)}, &out);
   for (const std::string_view library : kLibraries) {
     out += "<script>\n";
     out += library;

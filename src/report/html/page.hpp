@@ -16,7 +16,11 @@ using Json = nlohmann::ordered_json;
 struct Blob {
   std::string name;  // letters, digits and "-"
   std::string bytes;
+  bool is_deflated = false;  // `bytes` are a zlib stream already
 };
+
+/// A zlib stream of the bytes.
+[[nodiscard]] std::string deflated(std::string_view bytes);
 
 struct Page {
   std::string title;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where and how one pair of tensors differs: map, profiles, histograms, worst elements.
-import { axisName, jsonNumber, openPicture, pooled, rangeText } from "./cells.js";
+import { axisName, binText, jsonNumber, openPicture, pooled, roughly } from "./cells.js";
 import { barChart, evenPlaces, legend, sizedBox } from "./charts.js";
 import { h, smallTable } from "./dom.js";
 import { counted, number } from "./format.js";
@@ -54,7 +54,7 @@ function heatSection(picture, pointed) {
   pointed.listeners.push(show);
   show();
   const joined = last > 1 ? " The other axes are joined." : "";
-  return [h("h3", {}, "Where it differs"), h("p", { class: "note" }, `|mine - golden| by place; each cell is one element or a block of them.${joined}`), controls, place];
+  return [h("h3", {}, "Where it differs"), h("p", { class: "note" }, `|mine - golden| by place; each cell is one element or a block of them, its size known to 5 %.${joined}`), controls, place];
 }
 
 /** Bars of the largest error along one axis, the RMS as an outline. */
@@ -67,13 +67,13 @@ function profile(picture, place, pointed) {
     const ticks = d3.ticks(0, axis.size - 1, Math.max(2, Math.floor(width / 70))).filter(Number.isInteger);
     const worst = d3.maxIndex(largest.values);
     return barChart(width, {
-      name: `Largest difference along ${axisName(axis)}: ${number(largest.values[worst])} at ${rangeText(axis, worst)}`,
+      name: `Largest difference along ${axisName(axis)}: ${roughly(largest.values[worst])} at ${binText(axis, worst)}`,
       values: [...largest.values],
       outline: [...rms],
       ticks: ticks.map((at) => [at / axis.width + Math.min(0.5, axis.bins / 2), String(at)]),
       label: `${axisName(axis)} (${counted(axis.size, "position")})`,
       format: number,
-      titles: (bin) => `${axisName(axis)} ${rangeText(axis, bin)}: largest ${number(largest.values[bin])}, RMS ${number(rms[bin])}`,
+      titles: (bin) => `${axisName(axis)} ${binText(axis, bin)}: largest ${roughly(largest.values[bin])}, RMS ${roughly(rms[bin])}`,
       marked: pointed.index ? [largest.cellOf(pointed.index)[1]] : [],
     });
   };
@@ -85,7 +85,9 @@ function profileSection(picture, pointed) {
   const show = () => place.replaceChildren(...picture.axes.map((_, i) => profile(picture, i, pointed)));
   pointed.listeners.push(show);
   show();
-  return [h("h3", {}, "Along each axis"), legend([["fill", "largest |mine - golden|"], ["line", "root mean square"]]), place];
+  const signs = [["filled", "largest |mine - golden|"], ["outlined", "root mean square"]];
+  if (picture.max.includes(Infinity)) signs.push(["broken", "×: NaN or infinity on one side only"]);
+  return [h("h3", {}, "Along each axis"), legend(signs), place];
 }
 
 /** Words for what no bin can hold. */
@@ -115,8 +117,8 @@ function valueSection(details) {
   const rest = [uncounted("golden", golden), uncounted("mine", mine)].filter(Boolean);
   return [
     h("h3", {}, "Values"),
-    h("p", { class: "note" }, "Share of the values of each side by their size."),
-    legend([["fill", "golden"], ["line", "mine"]]),
+    h("p", { class: "note" }, "Share of the values of each side by their size; each bar is one power of two."),
+    legend([["filled", "golden"], ["outlined", "mine"]]),
     sizedBox({ class: "histogram" }, draw),
     rest.length > 0 ? h("p", { class: "note" }, `Outside the bars: ${rest.join("; ")}`) : null,
   ];

@@ -57,14 +57,6 @@ Columns<Shown> run_columns() {
           {"call", of(record_of, &R::call)}};
 }
 
-Table record_rows(const run::Run& run, std::span<const size_t> records) {
-  const Columns<Shown> columns = run_columns();
-  Table table{"rows", names_of(columns), {}};
-  for (const size_t record : records)
-    table.rows.push_back(cells_of(columns, Shown{run, run.records[record]}));
-  return table;
-}
-
 std::string sentence_of(const run::Run& run) {
   const std::string what =
       std::string(run::layout_title(run.layout)) + " with " + counted(run.records.size(), "record");
@@ -92,7 +84,11 @@ Page run_page(const run::Run& run, std::span<const size_t> records) {
   json["levels"] = Json::array();
   json["order_known"] = run.order_known;
   json["sides"] = {side_json(run, "run")};
-  json["table"] = add_table(record_rows(run, records), "c", &page.blobs);
+  json["table"] =
+      add_table(records.size(),
+                page_columns(run_columns(),
+                             [&](size_t row) { return Shown{run, run.records[records[row]]}; }),
+                "c", &page.blobs);
   return page;
 }
 

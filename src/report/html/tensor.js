@@ -27,7 +27,7 @@ const PAIRING = [
   ["matched by", "matched_by"],
   ["confidence of the pair", "confidence"],
   ["note", "note"],
-  ["cannot be compared", "cmp_fail_reason"],
+  ["reason of failure", "cmp_fail_reason"],
   ["result", "result"],
   ["limit", "exceeded"],
   ["quantisation", "quantisation"],
@@ -114,38 +114,43 @@ function countOf(row, ...names) {
 
 function statisticsSection(row) {
   const both = (name, column) => [name, number(row[`golden_${column}`]), number(row[`my_${column}`])];
+  const nans = [countOf(row, "nan_only_in_golden", "nan_in_both"), countOf(row, "nan_only_in_my", "nan_in_both")];
+  // The table has empty cells for NaN.
+  const orNaN = ([name, ...cells]) => [name, ...cells.map((cell, side) => (cell === "" && Number(nans[side]) > 0 ? "NaN" : cell))];
   const rows = [
     both("dtype", "dtype"),
     both("shape", "shape"),
-    both("min", "min_value"),
-    both("max", "max_value"),
-    both("mean", "mean_value"),
-    both("L2 norm", "l2norm_value"),
-    ["NaN", countOf(row, "nan_only_in_golden", "nan_in_both"), countOf(row, "nan_only_in_my", "nan_in_both")],
+    orNaN(both("min", "min_value")),
+    orNaN(both("max", "max_value")),
+    orNaN(both("mean", "mean_value")),
+    orNaN(both("L2 norm", "l2norm_value")),
+    ["NaN", ...nans],
     ["infinite", countOf(row, "inf_only_in_golden", "inf_in_both"), countOf(row, "inf_only_in_my", "inf_in_both")],
     both("type", "op_type"),
   ].filter(([, golden, mine]) => golden !== "" || mine !== "");
   return smallTable("both sides", ["", "golden", "mine"], rows);
 }
 
-function linkItem(link) {
+/** steps: the column of the table */
+function linkItem(link, steps) {
   const text = link.name || link.type || link.id;
-  const name = link.row === null || link.row === undefined ? h("code", {}, text) : h("button", { class: "link", onclick: () => state.set({ row: link.row }) }, text);
-  const words = [link.type === text ? "" : link.type, link.slot && `as ${link.slot}`, link.label, link.verdict && link.verdict.replaceAll("_", " ")];
+  const name = link.row === null ? h("code", {}, text) : h("button", { class: "link", onclick: () => state.set({ row: link.row }) }, text);
+  const step = link.row === null ? null : stepText(steps.get(link.row));
+  const words = [step && `step ${step}`, link.type === text ? "" : link.type, link.slot && `as ${link.slot}`, link.label, link.verdict && link.verdict.replaceAll("_", " ")];
   return h("li", {}, name, h("span", { class: "note" }, ` ${words.filter(Boolean).join(", ")}`));
 }
 
-function linkList(name, list, more) {
+function linkList(name, list, more, steps) {
   if (list.length === 0) return null;
-  return [h("h4", {}, name), h("ul", { class: "plain" }, list.map(linkItem), more > 0 ? h("li", { class: "note" }, `and ${more} more`) : null)];
+  return [h("h4", {}, name), h("ul", { class: "plain" }, list.map((link) => linkItem(link, steps)), more > 0 ? h("li", { class: "note" }, `and ${more} more`) : null)];
 }
 
-function linkSection(links) {
+function linkSection(links, steps) {
   if (!links || links.producers.length + links.consumers.length === 0) return null;
   return [
     h("h3", {}, "In the flow of data"),
-    linkList("comes from", links.producers, links.more_producers),
-    linkList("goes to", links.consumers, links.more_consumers),
+    linkList("comes from", links.producers, links.more_producers, steps),
+    linkList("goes to", links.consumers, links.more_consumers, steps),
   ];
 }
 
@@ -204,7 +209,7 @@ async function pairContents(page, row, index) {
     judgementSection(page, row, index),
     statisticsSection(row),
     details ? pictureSection(details) : pictureHint(row),
-    linkSection(links),
+    linkSection(links, await page.table.column("token_id")),
     h("h3", {}, "Measured"),
     chosenFacts(row, METRICS),
     h("h3", {}, "The pair"),

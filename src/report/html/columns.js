@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Columns of the table for people: which come first, what they are called, what they say.
+
+/** Name in the report -> [title, meaning, width in characters] */
+const KNOWN = {
+  token_id: ["step", "number of the call of the model since the capture began", 6],
+  node: ["node", "path of the module, and the operator in it", 44],
+  weight_name: ["weight", "name of the parameter", 44],
+  op_type: ["type", "class of the module, or the operator", 20],
+  role: ["role", "input or output of the node", 8],
+  slot: ["slot", "which of its inputs or outputs; empty: the only output", 16],
+  level: ["levels", "sheets of the report that show the pair", 18],
+  verdict: ["verdict", "what the verdict says of this tensor", 12],
+  result: ["result", "pass or fail against the limits of the command", 8],
+  relative_euclidean_distance: ["rel L2", "|mine - golden| / |golden|, Euclidean norms: 0 is equal", 10],
+  err_own: ["own error", "rel L2 that the node itself adds, on the inputs that it was given", 11],
+  rounding: ["rounding", "rel L2 that one rounding to the coarser of both types explains", 10],
+  cosine_similarity: ["cosine", "cosine of the angle between both tensors: 1 is the same direction", 10],
+  max_absolute_error: ["max abs", "largest |mine - golden| of an element", 10],
+  max_relative_error: ["max rel", "largest |mine - golden| / |golden| of an element", 10],
+  l2norm_stat_relative_error: ["norm, rel", "relative difference of both Euclidean norms", 11],
+  max_stat_relative_error: ["max, rel", "relative difference of both maxima", 10],
+  mean_stat_relative_error: ["mean, rel", "relative difference of both means", 11],
+  golden_dtype: ["dtype, golden", "element type on the golden side", 15],
+  my_dtype: ["dtype, mine", "element type on the side under test", 15],
+  golden_shape: ["shape, golden", "sizes of the golden tensor", 16],
+  my_shape: ["shape, mine", "sizes of the tensor under test", 16],
+  sqnr_db: ["SQNR, dB", "signal to quantisation noise: 10 log10(|golden|² / |mine - golden|²)", 10],
+  quantisation: ["quantisation", "how the weight was quantised", 16],
+  cmp_fail_reason: ["reason", "why no number could be computed", 28],
+  problem: ["problem", "what is wrong with the record", 24],
+  case_name: ["case", "name of the case", 28],
+};
+
+const FIRST = [
+  "token_id", "weight_name", "node", "role", "slot", "op_type", "verdict", "result", "relative_euclidean_distance", "err_own",
+  "l2norm_stat_relative_error", "max_stat_relative_error", "mean_stat_relative_error", "cosine_similarity",
+  "max_absolute_error", "sqnr_db", "quantisation", "cmp_fail_reason", "dtype", "shape", "golden_dtype", "my_dtype",
+  "golden_shape", "my_shape", "min", "max", "mean", "l2norm", "problem",
+];
+
+export function columnTitle(name) {
+  return KNOWN[name]?.[0] ?? name.replaceAll("_", " ");
+}
+
+/** What a column says; "" where its name says it all. */
+export function columnMeaning(name) {
+  return KNOWN[name]?.[1] ?? "";
+}
+
+/** In characters. */
+export function columnWidth(name, isText) {
+  return Math.max(KNOWN[name]?.[2] ?? (isText ? 20 : 11), columnTitle(name).length + 3);
+}
+
+/** Columns that have something in some row, as the report orders them. */
+export function filledColumns(table) {
+  return table.names.filter((name) => !table.isEmpty(name));
+}
+
+/** Those that are shown first. A table of other names, as opcheck's, shows its first twelve. */
+export function firstColumns(table) {
+  const filled = filledColumns(table);
+  const known = FIRST.filter((name) => filled.includes(name));
+  return known.length >= 5 ? known : filled.slice(0, 12);
+}
