@@ -35,6 +35,17 @@ class Finding:
         return self._optional_text("also")
 
     @property
+    def module_type(self) -> Optional[str]:
+        """Class of the module, where the run knows it."""
+        return self._optional_text("module_type")
+
+    @property
+    def source(self) -> Optional[str]:
+        """File and line of the module's ``forward``, ``"transformers/models/llama/modeling_llama.py:61"``; None where
+        the run does not know it."""
+        return self._optional_text("source")
+
+    @property
     def op_type(self) -> Optional[str]:
         """The operator: ``"aten.mm.default"``, or a module class below operator level."""
         return self._optional_text("op_type")

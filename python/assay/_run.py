@@ -31,11 +31,13 @@ class TreeNode:
         name: dotted path, as in the records' ``node``.
         type: class name.
         children: the modules inside it.
+        source: file and line of its code, ``"transformers/models/llama/modeling_llama.py:312"``; empty when unknown.
     """
 
     name: str
     type: str
     children: tuple[TreeNode, ...]
+    source: str = ""
 
     def walk(self) -> Iterator[TreeNode]:
         """Yields the node and everything below it, parents first."""
@@ -335,7 +337,8 @@ class Run:
 
 
 def _tree_node(tree: dict[str, Any]) -> TreeNode:
-    return TreeNode(tree["name"], tree["type"], tuple(_tree_node(child) for child in tree["children"]))
+    children = tuple(_tree_node(child) for child in tree["children"])
+    return TreeNode(tree["name"], tree["type"], children, tree["source"])
 
 
 def open(path: Path) -> Run:

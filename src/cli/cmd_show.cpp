@@ -369,6 +369,20 @@ void add_graphs(const std::vector<Shown>& shown, Output* out) {
 
 // ---- lines and details --------------------------------------------------------------------------
 
+/// File and line of the code of the module that all records are of, or in; empty when there are
+/// several, or when the run does not know.
+std::string source_of(const run::Run& run, const std::vector<Shown>& shown) {
+  if (!run.topology || shown.empty()) return {};
+  const std::string_view module = run::module_of_node(shown[0].record.node);
+  const bool is_one = std::all_of(shown.begin(), shown.end(), [&](const Shown& item) {
+    return run::module_of_node(item.record.node) == module;
+  });
+  if (!is_one) return {};
+  const auto sources = topology::module_sources(*run.topology);
+  const auto found = sources.find(module);
+  return found == sources.end() ? std::string() : std::string(found->second);
+}
+
 void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats, Output* out) {
   const bool several_graphs =
       run.has(run::Trait::CompiledGraphs) &&
@@ -434,6 +448,7 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
     field("step",
           record.step_name + (record.rank > 0 ? ", rank " + std::to_string(record.rank) : ""));
   if (!record.op_type.empty()) field("type", record.op_type);
+  if (const std::string source = source_of(run, {item}); !source.empty()) field("source", source);
   if (record.bytes) {
     std::string place = record.bytes->file;
     if (record.bytes->raw) place += " at byte " + std::to_string(record.bytes->offset);
@@ -577,6 +592,8 @@ int run_show(const ShowOptions& options) {
     const bool wants_lines = options.list || options.stats || options.values || options.histogram ||
                              options.narrowed || run->has(run::Trait::Files);
     if (wants_lines) {
+      if (const std::string source = source_of(*run, shown); options.narrowed && !source.empty())
+        out.line("  source: " + printable(source));
       add_list(*run, shown, options.stats, &out);
     } else {
       if (run->has(run::Trait::CompiledGraphs)) {

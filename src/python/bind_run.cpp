@@ -43,6 +43,7 @@ nb::dict tree_dict(const run::TopologyNode& node) {
   nb::dict dict;
   dict["name"] = to_str(node.name);
   dict["type"] = to_str(node.type);
+  dict["source"] = to_str(node.source);
   dict["children"] = children;
   return dict;
 }
