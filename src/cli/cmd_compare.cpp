@@ -79,17 +79,11 @@ int status_by_limits(const compare::Comparison& comparison, const CompareRequest
 
 namespace {
 
-// Two runs, not two files, checkpoints or named tensors: only those have a first operator.
-bool has_programs(const CompareOutcome& outcome, const CompareRequest& request) {
-  return !outcome.two_files && !request.weight && !outcome.comparison.named_pairs &&
-         request.level != compare::LevelChoice::Logits;
-}
-
 // Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
 Status judge(const compare::ComparedPaths& compared, const CompareRequest& request,
              const compare::CompareOptions& comparison, CompareOutcome* outcome) {
   if (!request.judge && !request.verdict) return {};
-  if (!has_programs(*outcome, request)) {
+  if (!compared.programs) {
     if (!request.verdict) return {};
     return fail(Errc::Usage, "--verdict needs two runs, with operators or modules in an order");
   }
