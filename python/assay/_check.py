@@ -85,7 +85,7 @@ class OpcheckReport:
                 _html.code(row.get("node") or row.get("op_id")),
                 _html.code(row.get("operator") or row.get("op_name")),
                 row["result"],
-                row["reason"],
+                _html.prose(row["reason"]),
             )
             for row in failures[: _html.MOST_ROWS]
         ]

@@ -156,7 +156,7 @@ class Comparison:
         """For notebooks: the sentence, the counts, the worst rows; the verdict where it has been asked for."""
         counts = self.counts
         known: list[tuple[str, Any]] = [
-            ("golden, mine", ", ".join(path for path in self._paths if path)),
+            *zip(("golden", "mine"), map(_html.code, self._paths)),
             *((name.replace("_", " "), count) for name, count in counts.items()),
             ("with a partner", f"{self.coverage:.1f} %"),
             ("located", None if self._located is None else self._located.sentence),
@@ -174,14 +174,32 @@ class Comparison:
         )
 
 
-_WORST_HEADS = ("step", "tensor", "rel L2", "cosine", "max abs", "golden", "mine", "note")
+_WORST_HEADS = ("step", "tensor", "rel L2", "cosine", "max abs", "L2 norm, relative", "type", "note")
+
+_WORST_DISTANCES = (
+    "relative_euclidean_distance",
+    "cosine_similarity",
+    "max_absolute_error",
+    "l2norm_stat_relative_error",  # of statistics
+)
 
 
 def _worst_row(row: Row) -> list[Any]:
-    distances = [row.get(key) for key in ("relative_euclidean_distance", "cosine_similarity", "max_absolute_error")]
-    types = [f"{row.get(f'{side}_dtype') or ''} {row.get(f'{side}_shape') or ''}" for side in ("golden", "my")]
+    """A column that the report does not have, as of statistics, stays empty."""
+    step = row.get("token_id")
+    distances = [row.get(key) for key in _WORST_DISTANCES]
+    golden, mine = (
+        f"{row.get(f'{side}_dtype') or ''} {row.get(f'{side}_shape') or ''}".replace("torch.", "").strip()
+        for side in ("golden", "my")
+    )
     remark = row.get("cmp_fail_reason") or row.get("exceeded") or row.get("note")
-    return [row.get("token_id"), _html.code(row.get("node")), *distances, *types, remark]
+    return [
+        None if step == -1 else step,  # weights
+        _html.code(row.get("node")),
+        *distances,
+        golden if golden == mine else f"{golden} against {mine}",
+        _html.prose(remark),
+    ]
 
 
 def compare(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["MOST_ROWS", "Markup", "code", "facts", "fragment", "sentences", "table", "text"]
+__all__ = ["MOST_ROWS", "Markup", "code", "facts", "fragment", "prose", "sentences", "table", "text"]
 
 WIDEST = 96  # characters of a name; longer ones are cut in the middle, where names differ least
 WIDEST_SENTENCE = 1200
@@ -48,6 +48,11 @@ def text(value: Any, widest: int = WIDEST) -> Markup:
     return Markup(f'<span title="{html.escape(plain)}">{html.escape(head)}&hellip;{html.escape(tail)}</span>')
 
 
+def prose(value: Any) -> Markup:
+    """Returns a sentence as text; nothing for None."""
+    return text(value, WIDEST_SENTENCE)
+
+
 def code(value: Any) -> Markup:
     """Returns a name, path or command in the letters of programs; nothing for an empty one."""
     return Markup(f"<code>{text(value)}</code>" if value else "")
@@ -64,12 +69,13 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], total: int) -> Markup:
-    """Returns a table of the first of `total` rows; nothing without rows."""
+    """Returns a table of the first of `total` rows, without the columns that are empty; nothing without rows."""
     if not rows:
         return Markup()
     more = f", {len(rows)} of {total:,}" if total > len(rows) else ""
-    head = "".join(f'<th scope="col" {_LEFT}>{text(name)}</th>' for name in heads)
-    body = "".join(f"<tr>{''.join(f'<td {_LEFT}>{text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    filled = [column for column in range(len(heads)) if any(row[column] not in (None, "") for row in rows)]
+    head = "".join(f'<th scope="col" {_LEFT}>{text(heads[column])}</th>' for column in filled)
+    body = "".join(f"<tr>{''.join(f'<td {_LEFT}>{text(row[column])}</td>' for column in filled)}</tr>" for row in rows)
     return Markup(
         f"<table><caption {_LEFT}>{text(caption)}{more}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -80,7 +86,7 @@ def sentences(title: str, given: Sequence[str]) -> Markup:
     """Returns the first of some sentences as a list with a title; nothing for none."""
     if not given:
         return Markup()
-    shown = [f"<li>{text(sentence, WIDEST_SENTENCE)}</li>" for sentence in given[:MOST_SENTENCES]]
+    shown = [f"<li>{prose(sentence)}</li>" for sentence in given[:MOST_SENTENCES]]
     if len(given) > MOST_SENTENCES:
         shown.append(f"<li>and {len(given) - MOST_SENTENCES:,} more</li>")
     return Markup(f"<p>{text(title)}</p><ul>{''.join(shown)}</ul>")
@@ -95,6 +101,6 @@ def fragment(title: str, sentence: Any, *parts: Markup, tone: str = "") -> str:
         parts: made by the other functions.
         tone: ``"good"``, ``"bad"``, ``"open"`` or ``""``: colour of the mark at the edge.
     """
-    edge = f"border-left:4px solid {_COLOURS[tone]};padding-left:0.8em;overflow-x:auto;overflow-wrap:anywhere"
-    head = f"<p>{text(title)}: <strong>{text(sentence, WIDEST_SENTENCE)}</strong></p>"
+    edge = f"border-left:4px solid {_COLOURS[tone]};padding-left:0.8em;overflow-x:auto;overflow-wrap:break-word"
+    head = f"<p>{text(title)}: <strong>{prose(sentence)}</strong></p>"
     return f'<div style="{edge}">{head}{"".join(parts)}</div>'

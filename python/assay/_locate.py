@@ -111,7 +111,7 @@ def _place_of(finding: Finding) -> list[tuple[str, Any]]:
         ("tensor", _html.code(finding.slot)),
         ("step, rank", f"{finding.step}, {finding.rank}"),
         ("times what rounding explains", finding.ratio),
-        ("explained by", finding.hypothesis),
+        ("explained by", _html.prose(finding.hypothesis)),
     ]
 
 

@@ -24,7 +24,7 @@ _PROPERTIES = (
     ("host.python", "Python"),
     ("host.torch", "PyTorch"),
     ("config.level", "level"),
-    ("config.data", "data"),
+    ("config.data", "values"),
 )
 
 
@@ -68,10 +68,10 @@ def _module_row(run: Run, name: str) -> list[Any]:
     records = [record for record in run.named(name) if not record.value]
     node = None if run.tree is None else next((node for node in run.tree.walk() if node.name == name), None)
     kind = node.type if node else records[0].op_type if records else ""
-    output = ""
+    output: object = ""
     if records:
         dtype, shape, problem = next((r for r in records if r.role == "output"), records[0])._type_and_shape()
-        output = problem or f"{dtype or '?'} {'?' if shape is None else list(shape)}"
+        output = _html.prose(problem) if problem else f"{dtype or '?'} {'?' if shape is None else list(shape)}"
     source = node.source if node else ""
     return [_html.code(name or "(model)"), _html.code(kind), len(records), output, _html.code(source)]
 

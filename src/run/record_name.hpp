@@ -9,7 +9,7 @@
 namespace assay::run {
 
 /// node, role and slot joined by dots: "root.lm_head.output", "model.norm.input.0",
-/// "root.norm.weight"; for a record of a flat folder or a file: node and slot.
+/// "root.norm.weight".
 [[nodiscard]] std::string record_name(const TensorRecord& record);
 
 /// Indices of the records of a node ("model.norm"); where no node has that name, of what it is the
