@@ -34,7 +34,7 @@ def test_differences_of_the_environments_come_first(small, open_page):
     captions = page.locator("caption").all_inner_texts()
     assert captions[:2] == ["the runs", "what differs between the environments"]
     different = page.locator("table", has=page.locator("caption", has_text="what differs")).inner_text()
-    assert '"--bfloat16","--fault"]' in different  # the command
+    assert "small_model.py --bfloat16 --fault\n" in different  # the command
 
 
 def test_a_page_ends_with_html(small, tmp_path):

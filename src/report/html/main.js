@@ -3,6 +3,8 @@
 import { aboutBox } from "./about.js";
 import { openPage } from "./data.js";
 import { h } from "./dom.js";
+import { operationsView } from "./operations.js";
+import { quantisationView } from "./quantisation.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
 import { verdictBanner } from "./verdict.js";
@@ -10,8 +12,10 @@ import { verdictBanner } from "./verdict.js";
 /** The views of a page: name, title, a function that makes it (or a promise of it). */
 function viewsOf(page) {
   return [
+    page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
+    page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
     { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
-  ];
+  ].filter(Boolean);
 }
 
 function tabBar(views, show) {
@@ -63,4 +67,7 @@ async function start() {
   document.documentElement.dataset.ready = "true";
 }
 
-start();
+start().catch((error) => {
+  document.documentElement.dataset.ready = "false";
+  throw error;
+});
