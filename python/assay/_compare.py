@@ -159,7 +159,7 @@ class Comparison:
             *zip(("golden", "mine"), map(_html.code, self._paths)),
             *((name.replace("_", " "), count) for name, count in counts.items()),
             ("with a partner", f"{self.coverage:.1f} %"),
-            ("located", None if self._located is None else self._located.sentence),
+            ("located", _html.prose(self._located and self._located.sentence)),
         ]
         judged = {True: "good", False: "bad", None: ""}[self.passed]
         worst = [_worst_row(row) for row in self.worst(_html.MOST_ROWS)]
