@@ -48,6 +48,10 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   options.limits = request.limits;
   options.user = request.user;
   options.allow_unmatched = request.allow_unmatched;
+  if (!request.details.empty() && request.html.empty())
+    return fail(Errc::Usage, "--details is about the page, which --html FILE names");
+  if (!request.html.empty())
+    options.pictures = {.worst = report::html::kPagePictures, .patterns = request.details};
   if (!request.rank.empty()) {
     if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
       return fail(Errc::Usage, "rank id:" + shortened(request.rank) + " is illegal. Please check.");
@@ -169,7 +173,8 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                        .golden = compared.golden,
                                        .mine = compared.mine,
                                        .verdict = outcome.verdict ? &*outcome.verdict : nullptr,
-                                       .notes = outcome.notes}),
+                                       .notes = outcome.notes,
+                                       .options = &options}),
         request.html));
     outcome.files.push_back(request.html);
   }
@@ -216,6 +221,14 @@ std::string_view hint_for(const Error& error) {
   }
 }
 
+// The node that the verdict accuses first; empty: none, or none is known to be the first.
+std::string first_bad(const CompareOutcome& outcome) {
+  if (!outcome.verdict || outcome.verdict->outcome != locate::VerdictOutcome::FirstWrong ||
+      !outcome.verdict->order_known)
+    return {};
+  return outcome.verdict->candidates.front().node;
+}
+
 int run_compare(const CompareRequest& request) {
   const Result<CompareOutcome> outcome = run_comparison(request);
   if (!outcome) {
@@ -232,6 +245,8 @@ int run_compare(const CompareRequest& request) {
   for (const std::string& note : outcome->notes) say("note", note);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
+                                         .blocks = use_blocks(),
+                                         .first_bad = first_bad(*outcome),
                                          .why = request.verdict_options.why,
                                          .files = outcome->files};
   std::string text = outcome->two_files ? report::pair_report(outcome->comparison, terminal)
@@ -286,6 +301,9 @@ void add_output_options(Command& command, CompareRequest& request) {
   command.add("--output, -o DIR", "Folder for the report; default: this one", request.output);
   command.add("--jsonl", "The report also as JSON lines", request.jsonl);
   command.add("--html FILE", "One page to open in a browser, without a network", request.html);
+  command.add("--details PATTERN",
+              "Rows of which the page says where they differ, besides the worst; repeatable",
+              added_to(request.details));
   command.add("--unmatched", "Also list the tensors without partner", request.unmatched);
   command.add("--compat {none,msit,ait-0.2}",
               "msit: the rows and values of msit 8.2, defects included; ait-0.2: the report of "

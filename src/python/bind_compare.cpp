@@ -234,8 +234,12 @@ compare::CompareOptions native_options(const PythonOptions& options) {
 }
 
 // With a verdict where the two are programs; one that cannot be found leaves the page a note.
-Status write_page(const ComparisonObject& self, const std::string& path) {
+Status write_page(ComparisonObject& self, const std::string& path) {
+  compare::CompareOptions reading;  // of the pairs of which the page says where they differ
+  reading.engines = engines::for_pairing();
+  reading.jobs = self.jobs;
   report::html::ComparisonPage page{self.comparison, self.golden, self.mine};
+  page.options = &reading;
   page.notes = self.path_notes;
   std::optional<locate::Verdict> verdict;
   if (self.programs) {
@@ -319,7 +323,7 @@ void bind_compare(nb::module_& m) {
           nb::arg("path"))
       .def(
           "write_page",
-          [](const ComparisonObject& self, const std::string& path) {
+          [](ComparisonObject& self, const std::string& path) {
             Status status;
             {
               const nb::gil_scoped_release release;

@@ -126,7 +126,7 @@ def test_it_stands_in_the_topology_and_in_the_tree(run: Path) -> None:
 
 def test_show_tells_it_of_one_module(run: Path) -> None:
     def show(*words: str) -> list[str]:
-        return run_command("show", run, *words).stdout.splitlines()
+        return run_command("show", run, *words, "--width", 1000).stdout.splitlines()
 
     assert f"source    {line_of(Decorated.forward)}" in show("mild.output")
     assert f"  source: {line_of(Plain.forward)}" in show("plain")

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts the parts together. Each view is made when it is first looked at.
 import { aboutBox } from "./about.js";
-import { openPage } from "./data.js";
+import { hasBlob, openPage } from "./data.js";
 import { h } from "./dom.js";
+import { graphView } from "./graph.js";
 import { operationsView } from "./operations.js";
 import { quantisationView } from "./quantisation.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
+import { tensorPanel } from "./tensor.js";
 import { verdictBanner } from "./verdict.js";
 
 /** The views of a page: name, title, a function that makes it (or a promise of it). */
@@ -14,6 +16,7 @@ function viewsOf(page) {
   return [
     page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
     page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
+    hasBlob("graph") && { name: "graph", title: "Neighbourhood", make: graphView },
     { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
   ].filter(Boolean);
 }
@@ -61,8 +64,9 @@ function viewArea(page) {
 async function start() {
   const page = await openPage();
   const { area, ready } = viewArea(page);
-  document.getElementById("page").replaceChildren(verdictBanner(page), area, aboutBox());
-  await ready;
+  const tensor = tensorPanel(page);
+  document.getElementById("page").replaceChildren(verdictBanner(page), h("div", { class: "desk" }, area, tensor.panel), aboutBox());
+  await Promise.all([ready, tensor.ready]);
   performance.mark("assay-interactive");
   document.documentElement.dataset.ready = "true";
 }
