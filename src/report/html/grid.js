@@ -25,7 +25,7 @@ export class Grid {
   /** Other columns: heads are elements, widths in characters. */
   setColumns(heads, widths) {
     this.head.replaceChildren(...heads);
-    this.element.style.setProperty("--grid-columns", widths.map((width) => `${width}ch`).join(" "));
+    this.element.style.setProperty("--grid-columns", widths.map((width) => `min(${width}ch, 50vw)`).join(" "));
     this.element.setAttribute("aria-colcount", heads.length);
     this.body.replaceChildren();
     this.pool = [];
