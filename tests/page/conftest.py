@@ -68,7 +68,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
         one.page.on("request", note)
         one.page.goto(address + fragment)
         opened.append(one)
-        one.page.wait_for_function("document.documentElement.dataset.ready !== undefined", timeout=30_000)
+        one.page.wait_for_selector("html[data-ready]", timeout=30_000)
         one.check()
         return one
 
