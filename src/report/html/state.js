@@ -2,7 +2,7 @@
 // What the reader is looking at. It stands behind the # of the address, so that every state has a link.
 //   row     number of the row that is open         view   map, tree, table, runs
 //   element number of the worst element of that row that is pointed at
-//   q       words of the search                    level, verdict, sort   of the table
+//   q       words of the search                    level, verdict, result, sort, columns   of the table
 const listeners = [];
 let current = read();
 
