@@ -3,7 +3,7 @@
 #   d3        scales, axes and shapes: Debian's packages node-d3-*, or the folder ASSAY_D3_DIR with their `dist` files
 #   dagre     layered layout of graphs, as netron maintains it: inside netron's package
 # Sets ASSAY_PAGE_ASSETS to the path of assets.cpp.
-set(page_modules data format dom state verdict sides about main)
+set(page_modules data format dom state verdict sides about places tip plots map tree main)
 set(page_d3 array collection path color interpolate format time time-format scale shape selection axis)
 set(ASSAY_D3_DIR "" CACHE PATH "Folder with d3-array.min.js and the other parts of d3, where Debian's packages are not")
 

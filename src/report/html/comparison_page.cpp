@@ -34,8 +34,10 @@ Cell text_cell(std::string_view text) { return Cell::of(text); }
 
 // Where a row stands in the model, which its label says in words for people.
 Cells place_cells(const PageRow& row) {
+  const Cell rounding = Cell::of(locate::rounding_of(dtype_from_name(row.row->golden.dtype),
+                                                     dtype_from_name(row.row->mine.dtype)));
   if (row.record == nullptr)
-    return {text_cell(row.levels), text_cell(row.module), {}, {}, {}, {}, {}};
+    return {text_cell(row.levels), text_cell(row.module), {}, {}, {}, {}, rounding};
   const run::TensorRecord& record = *row.record;
   return {text_cell(row.levels),
           text_cell(row.module),
@@ -43,8 +45,7 @@ Cells place_cells(const PageRow& row) {
           text_cell(run::role_name(record.role)),
           text_cell(record.slot),
           Cell::of(record.call),
-          Cell::of(locate::rounding_of(dtype_from_name(row.row->golden.dtype),
-                                       dtype_from_name(row.row->mine.dtype)))};
+          rounding};
 }
 constexpr std::array kPlaceColumns = {"level", "module", "operator", "role",
                                       "slot",  "call",   "rounding"};

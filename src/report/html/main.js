@@ -3,15 +3,19 @@
 import { aboutBox } from "./about.js";
 import { openPage } from "./data.js";
 import { h } from "./dom.js";
+import { mapView } from "./map.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
+import { treeView } from "./tree.js";
 import { verdictBanner } from "./verdict.js";
 
 /** The views of a page: name, title, a function that makes it (or a promise of it). */
 function viewsOf(page) {
-  return [
-    { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
-  ];
+  const views = [];
+  if (page.kind === "comparison") views.push({ name: "map", title: "Map", make: () => mapView(page) });
+  if (page.table.has("module")) views.push({ name: "modules", title: "Modules", make: () => treeView(page) });
+  views.push({ name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) });
+  return views;
 }
 
 function tabBar(views, show) {
