@@ -22,7 +22,7 @@ function inParts(list, size) {
 }
 
 function rangeText(list, name = String) {
-  return list.length === 1 ? name(list[0]) : `${name(list[0])}–${name(list.at(-1))}`;
+  return list.length === 1 ? name(list[0]) : `${name(list[0])}-${name(list.at(-1))}`;
 }
 
 function columnOf(steps, ranks, manyRanks) {
@@ -97,7 +97,7 @@ function cellElement(places, line, column, cell, by, width) {
   const [mark, level, times] = [judgements.mark[cell.worst], judgements.level[by][cell.worst], judgements.times[by][cell.worst]];
   const written = width >= MAP_CELL.numbers && level >= LEVEL.beyond && level < LEVEL.broken ? shortTimes(times) : "";
   const kind = mark === MARK.wrong ? "wrong" : `level-${level}`;
-  return h("div", { ...attributes, class: `cell ${kind}`, "data-row": cell.worst }, MAP_SIGN[mark], written);
+  return h("div", { ...attributes, class: `cell ${kind}`, "data-row": cell.worst, "data-count": cell.count }, MAP_SIGN[mark], written);
 }
 
 // ---- lines ----
@@ -142,73 +142,79 @@ function lineHead(line, width) {
 
 // ---- the grid ----
 
+/** Heads of all columns; numbers only as dense as they can be read. */
 function columnHeads(columns, width) {
-  const stride = Math.ceil(26 / width);
-  return columns.map((column, i) => {
-    const isWeights = column.short === "weights";
-    const shown = isWeights || (i - Number(columns[0].short === "weights")) % stride === 0;
-    return h("div", { role: "columnheader", class: `column-head${isWeights ? " weights" : ""}`, "aria-label": column.name, title: column.name }, shown ? h("span", {}, headText(column, columns, i)) : "");
-  });
+  const { count, perStep } = axesOf(columns);
+  const weights = columns.length - count;
+  const stride = Math.ceil(26 / (width * perStep)) * perStep;
+  const text = (column, i) => {
+    if (i < weights) return stepName(column.steps[0]);
+    if ((i - weights) % stride === 0) return headText(columns, column);
+    return width >= 26 ? `·${column.ranks[0]}` : "";
+  };
+  return columns.map((column, i) =>
+    h("div", { role: "columnheader", class: `column-head${i < weights ? " weights" : ""}`, "aria-label": column.name, title: column.name }, h("span", {}, text(column, i))));
 }
 
-/** What columns differ in. */
+/** What columns differ in; weights are not counted. `perStep`: ranks beside each other. */
 function axesOf(columns) {
   const numbered = columns.filter((column) => column.short !== "weights");
-  const many = (key) => numbered.some((column) => column[key] !== numbered[0][key]);
-  return { count: numbered.length, manyRanks: many("rank"), manySteps: many("short"), step: numbered[0]?.short };
+  const different = (key) => new Set(numbered.map((column) => column[key])).size;
+  const [steps, ranks] = [different("short"), different("rank")];
+  return { count: numbered.length, steps, ranks, perStep: steps > 1 ? Math.max(1, ranks) : 1, step: numbered[0]?.short };
 }
 
-function headText(column, columns, i) {
-  const { manyRanks, manySteps } = axesOf(columns);
-  if (column.short === "weights" || !manyRanks) return String(stepName(column.steps[0]));
-  if (!manySteps) return String(column.ranks[0]);
-  return columns[i - 1]?.short === column.short ? `·${column.ranks[0]}` : `${column.steps[0]}·${column.ranks[0]}`;
+function headText(columns, column) {
+  const { steps, ranks } = axesOf(columns);
+  return ranks > 1 && steps === 1 ? String(column.ranks[0]) : String(column.steps[0]);
 }
 
-function holdsFirst(places, line, column) {
-  const { first, judgements } = places;
-  if (first === null || line.isOpen) return false;
-  const isIn = line.children === undefined ? line.key === first.place.key : ancestors(first.place).some((group) => group.key === line.key);
-  if (!isIn) return false;
+/** Says whether the first bad one is shown in that line. */
+function holdsFirst(places, line) {
+  if (places.first === null || line.isOpen) return false;
+  return line.key === places.first.place.key || ancestors(places.first.place).some((group) => group.key === line.key);
+}
+
+/** The column of the first bad one; -1 where it is not shown. */
+function firstColumn({ first, judgements, ranks }, columns) {
+  if (first === null) return -1;
   const step = first.row !== null ? judgements.step[first.row] : first.step;
   const rank = first.row !== null ? judgements.rank(first.row) : first.rank;
-  return column.steps.includes(step) && (column.ranks.includes(rank) || column.ranks.length < 2);
+  return columns.findIndex((column) => column.steps.includes(step) && (ranks.length === 1 || column.ranks.includes(rank)));
 }
 
+const LEAST_MAP = 380; // pixels
 const LETTER = 7; // pixels of a letter of the callout, about
 
 /** What the ring is, below it; moved to the left where it would not fit. */
 function mapCallout(places, i, count, size) {
   const left = size.label + i * (size.cell + 1);
-  const room = size.label + count * (size.cell + 1);
+  const room = Math.min(size.room, Math.max(size.label + count * (size.cell + 1), LEAST_MAP));
   const text = shortened(places.first.text, Math.floor(room / LETTER) - 3);
-  const shift = Math.max(-left, Math.min(0, Math.max(room, 320) - left - (text.length + 2) * LETTER));
+  const shift = Math.max(-left, Math.min(0, room - left - (text.length + 3) * LETTER));
   const words = h("span", { class: shift < 0 ? "callout moved" : "callout", "aria-hidden": "true", style: `left:${shift < 0 ? shift : 16}px` }, text);
   return [h("span", { class: "callout", "aria-hidden": "true" }, "↑"), words];
 }
 
+function markFirst(places, element, i, count, size) {
+  element.classList.add("first");
+  element.setAttribute("aria-label", `${places.first.text}: ${element.getAttribute("aria-label")}`);
+  element.append(...mapCallout(places, i, count, size));
+}
+
 function lineElement(places, line, columns, columnOfRow, by, size) {
   const cells = cellsOf(places, line, columnOfRow, columns.length, by);
-  let marked = false;
-  const elements = cells.map((cell, i) => {
-    const element = cellElement(places, line, columns[i], cell, by, size.cell);
-    if (cell !== null && holdsFirst(places, line, columns[i])) {
-      marked = true;
-      element.classList.add("first");
-      element.setAttribute("aria-label", `${places.first.text}: ${element.getAttribute("aria-label")}`);
-      element.append(...mapCallout(places, i, columns.length, size));
-    }
-    element.count = cell?.count ?? 0;
-    return element;
-  });
-  return h("div", { role: "row", class: marked ? "line marked" : "line" }, lineHead(line, size.label), elements);
+  const elements = cells.map((cell, i) => cellElement(places, line, columns[i], cell, by, size.cell));
+  const first = holdsFirst(places, line) ? firstColumn(places, columns) : -1;
+  if (first >= 0) markFirst(places, elements[first], first, columns.length, size);
+  return h("div", { role: "row", class: first >= 0 ? "line marked" : "line" }, lineHead(line, size.label), elements);
 }
 
 /** "step" over the columns of steps. */
 function axisTitle(columns, size) {
-  const { count, manyRanks, manySteps, step } = axesOf(columns);
+  const { count, steps, ranks, step } = axesOf(columns);
   if (count === 0) return null;
-  const text = !manyRanks ? "step →" : manySteps ? "step·rank →" : `step ${step}, rank →`;
+  const text = ranks < 2 ? "step →" : steps > 1 ? "step, its ranks side by side →" : `step${/-/.test(step) ? "s" : ""} ${step}, rank →`;
   const left = size.label + 3 + (columns.length - count) * (size.cell + 1);
   return h("p", { class: "axis-title", "aria-hidden": "true", style: `padding-left:${left}px` }, text);
 }
@@ -219,12 +225,11 @@ function fittedMap(places, room) {
   const most = Math.max(2, Math.floor((room - label) / MAP_CELL.least));
   const columns = mapColumns(places, most);
   const cell = Math.max(8, Math.min(MAP_CELL.most, Math.floor((room - label) / columns.length)));
-  return { columns, label, cell };
+  return { columns, label, cell, room };
 }
 
-function gridOf(places, room) {
+function gridOf(places, room, by) {
   const { columns, ...size } = fittedMap(places, room);
-  const by = state.get("errors") === "own" ? "own" : "all";
   const columnOfRow = columnsOfRows(places, columns);
   const lines = linesOf(places.root, openKeys(places));
   const head = h("div", { role: "row", class: "line heads" }, h("div", { role: "columnheader", class: "line-head note" }, "place"), columnHeads(columns, size.cell));
@@ -238,68 +243,85 @@ function gridOf(places, room) {
 
 // ---- pointing and keys ----
 
-function movedTo(event, at, rows, columns) {
+function movedTo(event, at, lines, columns) {
   const far = event.ctrlKey;
-  const steps = {
+  const places = {
     ArrowUp: [at[0] - 1, at[1]], ArrowDown: [at[0] + 1, at[1]], ArrowLeft: [at[0], at[1] - 1], ArrowRight: [at[0], at[1] + 1],
-    PageUp: [at[0] - 10, at[1]], PageDown: [at[0] + 10, at[1]], Home: [far ? 0 : at[0], 0], End: [far ? rows : at[0], columns],
+    PageUp: [at[0] - 10, at[1]], PageDown: [at[0] + 10, at[1]], Home: [far ? 0 : at[0], 0], End: [far ? lines : at[0], columns],
   };
-  const to = steps[event.key];
-  return to && [Math.max(0, Math.min(rows, to[0])), Math.max(0, Math.min(columns, to[1]))];
+  const to = places[event.key];
+  return to && [Math.max(0, Math.min(lines, to[0])), Math.max(0, Math.min(columns, to[1]))];
 }
 
-/** Makes the grid answer to pointer and keys. `at` is [line, column] of the active cell; 0 are heads. */
-function watchMap(map, places, tip) {
-  const { grid, lines, columns } = map;
-  const element = ([line, column]) => grid.children[line].children[column];
-  const placeOf = (target) => {
+/** What answers to pointer and keys. `at` is [line, column] of the active cell; number 0 are heads. */
+class MapPointer {
+  constructor(map, places, tip, at) {
+    Object.assign(this, map, { places, tip });
+    this.at = [Math.min(at[0], map.lines.length), Math.min(at[1], map.columns.length)];
+    const on = (name, answer) => this.grid.addEventListener(name, answer);
+    on("keydown", (event) => this.answerKey(event));
+    on("click", (event) => this.answerClick(event));
+    on("pointerover", (event) => this.tell(this.placeOf(event.target)));
+    on("pointerleave", tip.hide);
+    on("blur", tip.hide);
+    this.activate(this.at);
+  }
+
+  element([line, column]) {
+    return this.grid.children[line].children[column];
+  }
+
+  placeOf(target) {
     const cell = target.closest(".grid > .line > *");
-    return cell && [[...grid.children].indexOf(cell.parentNode), [...cell.parentNode.children].indexOf(cell)];
-  };
-  const tell = ([line, column]) => {
-    const cell = element([line, column]);
-    const row = cell.dataset.row;
-    if (row !== undefined) tip.show(cell, rowTip(places.judgements, Number(row), cell.count, `${lines[line - 1].name || "(model)"}, ${columns[column - 1].name}`));
-    else if (cell.classList.contains("absent")) tip.show(cell, h("p", {}, cell.getAttribute("aria-label")));
-    else tip.hide();
-  };
-  const use = ([line, column]) => {
-    if (line > 0 && column > 0) {
-      const row = element([line, column]).dataset.row;
-      if (row !== undefined) state.set({ row });
-    } else if (line > 0) useLine(places, lines[line - 1]);
-    else if (column > 0) useColumn(columns[column - 1]);
-  };
-  const activate = (to) => {
-    grid.querySelector(".active")?.removeAttribute("id");
-    grid.querySelector(".active")?.classList.remove("active");
-    map.at = to;
-    const cell = element(to);
-    cell.id = "map-active";
-    cell.classList.add("active");
-    grid.setAttribute("aria-activedescendant", "map-active");
-    return cell;
-  };
-  grid.addEventListener("keydown", (event) => {
-    const to = movedTo(event, map.at, lines.length, columns.length);
-    if (to) activate(to).scrollIntoView({ block: "nearest" });
-    else if (event.key === "Enter" || event.key === " ") use(map.at);
-    else if (event.key === "Escape") return tip.hide();
-    else return;
+    return cell && [[...this.grid.children].indexOf(cell.parentNode), [...cell.parentNode.children].indexOf(cell)];
+  }
+
+  activate(to) {
+    this.element(this.at).removeAttribute("id");
+    this.at = to;
+    this.element(to).id = "map-active";
+    this.grid.setAttribute("aria-activedescendant", "map-active");
+  }
+
+  tell(at) {
+    if (at === null) return;
+    const cell = this.element(at);
+    const { row, count } = cell.dataset;
+    if (row !== undefined)
+      this.tip.show(cell, rowTip(this.places.judgements, Number(row), Number(count), `${this.lines[at[0] - 1].name || "(model)"}, ${this.columns[at[1] - 1].name}`));
+    else if (cell.classList.contains("absent")) this.tip.show(cell, h("p", {}, cell.getAttribute("aria-label")));
+    else this.tip.hide();
+  }
+
+  use([line, column]) {
+    if (line > 0 && column === 0) useLine(this.places, this.lines[line - 1]);
+    else if (line === 0 && column > 0) useColumn(this.columns[column - 1]);
+    else if (line > 0 && this.element([line, column]).dataset.row) state.set({ row: this.element([line, column]).dataset.row });
+  }
+
+  answerKey(event) {
+    const to = movedTo(event, this.at, this.lines.length, this.columns.length);
+    if (to) {
+      this.activate(to);
+      this.element(to).scrollIntoView({ block: "nearest" });
+      this.tell(to);
+    } else if (event.key === "Enter" || event.key === " ") this.use(this.at);
+    else return event.key === "Escape" ? this.tip.hide() : undefined;
     event.preventDefault();
-    if (to) tell(map.at);
-  });
-  grid.addEventListener("focus", () => activate(map.at));
-  grid.addEventListener("blur", tip.hide);
-  grid.addEventListener("pointerover", (event) => placeOf(event.target) && tell(placeOf(event.target)));
-  grid.addEventListener("pointerleave", tip.hide);
-  grid.addEventListener("click", (event) => {
-    const to = placeOf(event.target);
-    if (!to) return;
-    activate(to);
-    use(to);
-  });
-  activate(map.at);
+  }
+
+  answerClick(event) {
+    const to = this.placeOf(event.target);
+    if (to === null) return;
+    this.activate(to);
+    this.use(to);
+  }
+
+  /** Where the same line and column are in a map drawn anew. */
+  placeIn(map) {
+    const key = this.lines[this.at[0] - 1]?.key;
+    return [Math.max(0, map.lines.findIndex((line) => line.key === key) + 1), this.at[1]];
+  }
 }
 
 function useLine(places, line) {
@@ -345,7 +367,7 @@ function errorSwitch(by) {
     button("own", "own error", "what each operator adds to the error of its inputs"));
 }
 
-function mapControls(page, places, by) {
+function mapControls(page, by) {
   const knowsOwn = !page.table.isEmpty("err_own");
   const range = state.get("steps");
   return h("div", { class: "map-controls" },
@@ -362,45 +384,60 @@ function mapNote(places, columns) {
 
 // ---- the view ----
 
-const MAP_KEYS = ["errors", "open", "steps"];
-const PLOT_KEYS = ["step", "rank"];
+const BESIDE = 900; // pixels: from here on the plot stands beside the map
+const GAP = 24;
 
-/** Map and plot beside each other where there is room. */
-export async function mapView(page) {
-  const places = await readPlaces(page);
-  if (page.table.length === 0) return h("p", { class: "note" }, "No tensor was compared.");
-  const tip = tipBox();
-  const [top, gridPart, plotPart] = [h("div", {}), h("div", { class: "map-part" }), h("div", { class: "plot-part" })];
-  const desk = h("div", { class: "map-desk" }, gridPart, plotPart);
-  const map = { at: [1, 1] };
-  let width = 0;
-  const drawMap = () => {
+/** Pixels that the map may take of those of both. */
+function roomOfMap(width) {
+  return width < BESIDE ? width - 2 : Math.max(width - 560, Math.min(width - 460, MAP_LABELS.most + MAP_CELL.most * 12));
+}
+
+class MapView {
+  constructor(page, places) {
+    Object.assign(this, { page, places, tip: tipBox(), width: 0, pointer: null });
+    [this.top, this.mapPart, this.plotPart] = [h("div", {}), h("div", { class: "map-part" }), h("div", { class: "plot-part" })];
+    this.desk = h("div", { class: "map-desk" }, this.mapPart, this.plotPart);
+    this.element = h("div", { class: "map" }, h("h2", {}, "Where the runs differ"), this.top, this.desk, this.tip.box);
+    state.on(["errors", "open", "steps"], () => this.draw());
+    state.on(["step", "rank"], () => this.drawPlot());
+    new ResizeObserver(() => {
+      if (this.desk.clientWidth === this.width || this.desk.clientWidth === 0) return;
+      this.width = this.desk.clientWidth;
+      this.draw();
+    }).observe(this.desk);
+  }
+
+  draw() {
+    if (this.width === 0) return; // not shown yet
+    this.tip.hide();
+    this.drawMap();
+    this.drawPlot();
+  }
+
+  drawMap() {
     const by = state.get("errors") === "own" ? "own" : "all";
-    const hadFocus = gridPart.contains(document.activeElement);
-    const room = width >= 900 ? Math.max(width - 560, Math.min(width - 460, MAP_LABELS.most + MAP_CELL.most * 12)) : width;
-    Object.assign(map, gridOf(places, room - 2));
-    map.at = [Math.min(map.at[0], map.lines.length), Math.min(map.at[1], map.columns.length)];
-    top.replaceChildren(mapControls(page, places, by), mapLegend(places, by));
-    gridPart.replaceChildren(...[map.title, map.grid].filter(Boolean), h("p", { class: "note" }, mapNote(places, map.columns)));
-    gridPart.style.width = `${Math.min(room, Math.max(map.width + 4, 320))}px`;
-    watchMap(map, places, tip);
+    const hadFocus = this.mapPart.contains(document.activeElement);
+    const room = roomOfMap(this.width);
+    const map = gridOf(this.places, room, by);
+    this.top.replaceChildren(mapControls(this.page, by), mapLegend(this.places, by));
+    this.mapPart.replaceChildren(...[map.title, map.grid].filter(Boolean), h("p", { class: "note" }, mapNote(this.places, map.columns)));
+    this.mapPart.style.width = `${Math.min(room, Math.max(map.width + 4, LEAST_MAP))}px`;
+    this.pointer = new MapPointer(map, this.places, this.tip, this.pointer?.placeIn(map) ?? [1, 1]);
     if (hadFocus) map.grid.focus();
-  };
-  const drawPlot = () => {
-    const room = width >= 900 ? width - gridPart.offsetWidth - 24 : width;
-    plotPart.replaceChildren(depthPlot(places, room, tip));
-  };
-  const draw = () => {
-    tip.hide();
-    drawMap();
-    drawPlot();
-  };
-  state.on(MAP_KEYS, () => width > 0 && draw());
-  state.on(PLOT_KEYS, () => width > 0 && drawPlot());
-  new ResizeObserver(() => {
-    if (desk.clientWidth === width || desk.clientWidth === 0) return;
-    width = desk.clientWidth;
-    draw();
-  }).observe(desk);
-  return h("div", { class: "map" }, h("h2", {}, "Where the runs differ"), top, desk, tip.box);
+  }
+
+  drawPlot() {
+    if (this.width === 0) return;
+    const room = this.width < BESIDE ? this.width : this.width - this.mapPart.offsetWidth - GAP;
+    this.plotPart.style.width = `${room}px`;
+    const hadFocus = this.plotPart.contains(document.activeElement) ? document.activeElement.name : null;
+    this.plotPart.replaceChildren(depthPlot(this.places, room, this.tip));
+    if (hadFocus) this.plotPart.querySelector(`select[name="${hadFocus}"]`)?.focus();
+  }
+}
+
+/** Map and plot, beside each other where there is room. */
+export async function mapView(page) {
+  if (page.table.length === 0) return h("p", { class: "note" }, "No tensor was compared.");
+  return new MapView(page, await readPlaces(page)).element;
 }

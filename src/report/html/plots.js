@@ -195,7 +195,7 @@ function watchDepth({ drawing, cursor, scales }, points, places, tip, said) {
 
 function depthSelect(name, values, chosen) {
   const options = values.map((value) => h("option", { value: String(value), selected: value === chosen }, stepName(value)));
-  return h("label", {}, `${name} `, h("select", { onchange: (event) => state.set({ [name]: event.target.value }) }, options));
+  return h("label", {}, `${name} `, h("select", { name, onchange: (event) => state.set({ [name]: event.target.value }) }, options));
 }
 
 function depthLegend(knowsOwn) {

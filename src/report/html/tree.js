@@ -62,7 +62,7 @@ function areAlike(a, b) {
 }
 
 function alikeNode(list, parent, judgements) {
-  const label = `${list[0].label}–${list.at(-1).label} (${list.length} alike)`;
+  const label = `${list[0].label}-${list.at(-1).label} (${list.length} alike)`;
   return {
     name: `${list[0].name} … ${list.at(-1).name}`, label, parent, list, rows: [], types: list[0].types, wrong: 0,
     worst: judgements.worst(list.map((one) => one.worst)), below: d3.sum(list, (one) => one.below),
@@ -143,13 +143,13 @@ function isItemOpen(item) {
   return item.getAttribute("aria-expanded") === "true";
 }
 
-/** Opens what leads to the first bad one, or, where nothing is wrong, the outermost level. */
+/** Opens what leads to what is wrong; where nothing is, the outermost level. */
 function openFirst(list, tree) {
+  const isHealthy = tree.modules.root.wrong === 0;
   for (const item of list.children) {
-    if (item.node.wrong > 0 || list.children.length === 1) {
-      setItemOpen(item, true, tree);
-      if (isItemOpen(item)) openFirst(item.querySelector("ul"), tree);
-    }
+    if (item.node.wrong === 0 && !isHealthy) continue;
+    setItemOpen(item, true, tree);
+    if (isItemOpen(item) && !isHealthy) openFirst(item.querySelector("ul"), tree);
   }
 }
 
@@ -219,7 +219,7 @@ function foundModules(tree) {
 
 function treeChoice(name, words, values) {
   const options = ["", ...values].map((value) => h("option", { value, selected: value === state.get(name) }, value === "" ? "any" : value.replaceAll("_", " ")));
-  return h("label", {}, `${words} `, h("select", { onchange: (event) => state.set({ [name]: event.target.value }) }, options));
+  return h("label", {}, `${words} `, h("select", { name, onchange: (event) => state.set({ [name]: event.target.value }) }, options));
 }
 
 function treeSearch(tree) {
@@ -229,12 +229,17 @@ function treeSearch(tree) {
   const verdicts = new Set();
   for (let row = 0; row < judgements.length; row++) verdicts.add(judgements.verdict(row));
   verdicts.delete("");
-  const field = h("input", { type: "search", value: state.get("q"), placeholder: "words of the name or type", oninput: (event) => state.set({ q: event.target.value }, true) });
+  const field = h("input", { name: "q", type: "search", value: state.get("q"), placeholder: "words of the name or type", oninput: (event) => state.set({ q: event.target.value }, true) });
   return h("div", { class: "map-controls", role: "search" }, h("label", {}, "search ", field),
     types.length > 0 ? treeChoice("type", "type", types) : null, verdicts.size > 0 ? treeChoice("verdict", "verdict", [...verdicts].sort()) : null);
 }
 
 // ---- the view ----
+
+/** The form shows what is searched for, whoever set it. */
+function updateForm(form) {
+  for (const field of form.querySelectorAll("[name]")) if (field.value !== state.get(field.name)) field.value = state.get(field.name);
+}
 
 function fillTree(tree) {
   const found = foundModules(tree);
@@ -253,8 +258,13 @@ export async function treeView(page) {
   const tree = { modules: await readModules(page), isComparison: page.kind === "comparison", isFlat: false };
   tree.list = h("ul", { role: "tree", class: "tree", "aria-label": "modules", onkeydown: (event) => useTreeKey(event, tree), onclick: (event) => useTreeClick(event, tree) });
   tree.count = h("p", { class: "note", role: "status" });
+  const form = treeSearch(tree);
+  const update = () => {
+    updateForm(form);
+    fillTree(tree);
+  };
   fillTree(tree);
-  state.on(["q", "type", "verdict"], () => fillTree(tree));
+  state.on(["q", "type", "verdict"], update);
   return h("div", { class: "modules" }, h("h2", {}, "Modules"),
-    h("p", { class: "note" }, "Each line has the worst of what is below. A name opens its worst tensor; ▸ opens the line."), treeSearch(tree), tree.count, tree.list);
+    h("p", { class: "note" }, tree.isComparison ? "Each line has the worst of what is below. A name opens its worst tensor; ▸ opens the line." : "A name opens a tensor of it; ▸ opens the line."), form, tree.count, tree.list);
 }
