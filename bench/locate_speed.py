@@ -116,7 +116,7 @@ class Command:
 
     Attributes:
         times_itself: it prints its seconds and CPU seconds as the last line; otherwise from fork to exit.
-        accepted: exit statuses that mean it worked (1: differences, or no clean verdict).
+        accepted: exit statuses that mean it worked (1: differences; 125: cannot judge).
     """
 
     name: str
@@ -174,9 +174,9 @@ def commands_of(level: str, runs: Path, assay: Optional[str], out: Path) -> dict
         "products": Command(f"{level}: fp64 products alone", [*child, "products", *products], True),
     }
     if assay:
-        commands["verdict"] = Command(f"{level}: assay locate", [assay, "locate", golden, mine], accepted=(0, 1))
+        commands["verdict"] = Command(f"{level}: assay locate", [assay, "locate", golden, mine], accepted=(0, 1, 125))
         words = [assay, "compare", golden, mine, "--verdict", "-o", str(out / "report")]
-        commands["both"] = Command(f"{level}: assay compare --verdict", words, accepted=(0, 1))
+        commands["both"] = Command(f"{level}: assay compare --verdict", words, accepted=(0, 1, 125))
     if level == "operators":
         commands["torch"] = Command("rival: torch, products in fp64 only", [*child, "torch", golden, mine], True)
     return commands

@@ -120,6 +120,16 @@ class Comparison:
         """
         self._native.write(os.fspath(path))
 
+    def to_html(self, path: PathLike) -> None:
+        """Writes the page of ``assay compare --html``: one file for a browser, without a network.
+
+        Two runs get their verdict, which is found for the page.
+
+        Raises:
+            assay.errors.Error: the path does not end with ``.html``, or the file cannot be written.
+        """
+        self._native.write_page(os.fspath(path))
+
     def __str__(self) -> str:
         return self._native.text(100)
 

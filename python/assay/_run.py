@@ -324,6 +324,14 @@ class Run:
         """What operations were told besides tensors, where the layout knows it; by rank, step and node."""
         return tuple(Operation(*operation) for operation in self._core.operations)
 
+    def to_html(self, path: Path) -> None:
+        """Writes the page of ``assay show --html``: one file for a browser, without a network.
+
+        Raises:
+            assay.errors.Error: the path does not end with ``.html``, or the file cannot be written.
+        """
+        self._core.write_page(os.fspath(path))
+
     def __len__(self) -> int:
         return len(self.records)
 

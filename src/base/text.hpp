@@ -31,6 +31,9 @@ namespace assay {
 /// cannot express.
 [[nodiscard]] std::string json_number(double value);
 
+/// Bytes as RFC 4648 writes them, with padding.
+[[nodiscard]] std::string base64(std::string_view bytes);
+
 /// 1234567 -> "1.2 MB" (powers of 1000).
 [[nodiscard]] std::string human_bytes(uint64_t size_bytes);
 /// "1 weight", "3 weights", "2 processes"

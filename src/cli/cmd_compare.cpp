@@ -48,6 +48,10 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   options.limits = request.limits;
   options.user = request.user;
   options.allow_unmatched = request.allow_unmatched;
+  if (!request.details.empty() && request.html.empty())
+    return fail(Errc::Usage, "--details is about the page, which --html FILE names");
+  if (!request.html.empty())
+    options.pictures = {.worst = report::html::kPagePictures, .patterns = request.details};
   if (!request.rank.empty()) {
     if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
       return fail(Errc::Usage, "rank id:" + shortened(request.rank) + " is illegal. Please check.");
@@ -79,17 +83,11 @@ int status_by_limits(const compare::Comparison& comparison, const CompareRequest
 
 namespace {
 
-// Two runs, not two files, checkpoints or named tensors: only those have a first operator.
-bool has_programs(const CompareOutcome& outcome, const CompareRequest& request) {
-  return !outcome.two_files && !request.weight && !outcome.comparison.named_pairs &&
-         request.level != compare::LevelChoice::Logits;
-}
-
 // Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
 Status judge(const compare::ComparedPaths& compared, const CompareRequest& request,
              const compare::CompareOptions& comparison, CompareOutcome* outcome) {
   if (!request.judge && !request.verdict) return {};
-  if (!has_programs(*outcome, request)) {
+  if (!compared.programs) {
     if (!request.verdict) return {};
     return fail(Errc::Usage, "--verdict needs two runs, with operators or modules in an order");
   }
@@ -175,7 +173,8 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                        .golden = compared.golden,
                                        .mine = compared.mine,
                                        .verdict = outcome.verdict ? &*outcome.verdict : nullptr,
-                                       .notes = outcome.notes}),
+                                       .notes = outcome.notes,
+                                       .options = &options}),
         request.html));
     outcome.files.push_back(request.html);
   }
@@ -292,6 +291,9 @@ void add_output_options(Command& command, CompareRequest& request) {
   command.add("--output, -o DIR", "Folder for the report; default: this one", request.output);
   command.add("--jsonl", "The report also as JSON lines", request.jsonl);
   command.add("--html FILE", "One page to open in a browser, without a network", request.html);
+  command.add("--details PATTERN",
+              "Rows of which the page says where they differ, besides the worst; repeatable",
+              added_to(request.details));
   command.add("--unmatched", "Also list the tensors without partner", request.unmatched);
   command.add("--compat {none,msit,ait-0.2}",
               "msit: the rows and values of msit 8.2, defects included; ait-0.2: the report of "

@@ -33,6 +33,8 @@ struct CompareRequest {
   bool summary = true;
   bool jsonl = false;
   std::string html;  // path of the page; empty: none
+  std::vector<std::string>
+      details;  // shell patterns: rows of which the page says where they differ
   int jobs = 0;
   uint64_t max_memory = 0;  // of file pages; 0: the library's own
   bool allow_pickle = false;

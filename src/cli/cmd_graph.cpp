@@ -16,6 +16,7 @@
 #include "cli/visit_files.hpp"
 #include "pair/graph_diff.hpp"
 #include "run/folder.hpp"
+#include "run/topology_file.hpp"
 #include "topology/ge_graph.hpp"
 #include "topology/model_explorer.hpp"
 #include "topology/onnx_export.hpp"
@@ -179,10 +180,10 @@ class Converter {
   }
 
   Status convert(const std::string& file) {
-    ASSAY_TRY(topology::Graph graph, read_graph_file(file));
+    ASSAY_TRY(topology::Graph graph, run::read_topology_file(file));
     ASSAY_TRY_STATUS(add_shapes(file, &graph));
     if (!options_.groups.empty()) {
-      ASSAY_TRY(const topology::Graph fused, read_graph_file(options_.groups));
+      ASSAY_TRY(const topology::Graph fused, run::read_topology_file(options_.groups));
       graph = topology::group_by_fusion(graph, fused);
     }
     for (const Style& style : styles_) {
@@ -298,9 +299,9 @@ std::string json_of(const pair::Difference& difference) {
 }
 
 int run_diff(const GraphOptions& options) {
-  const Result<topology::Graph> golden = read_graph_file(options.in);
+  const Result<topology::Graph> golden = run::read_topology_file(options.in);
   if (!golden) return report_error(golden.error());
-  const Result<topology::Graph> mine = read_graph_file(options.other);
+  const Result<topology::Graph> mine = run::read_topology_file(options.other);
   if (!mine) return report_error(mine.error());
   const pair::GraphDiff diff = pair::graph_diff(*golden, *mine);
   Output out;

@@ -43,13 +43,14 @@ Status write_page(const run::RunPair& pair, const Bisected& located, const Locat
   options.user = request.said;
   options.jobs = request.verdict.jobs;
   options.interrupted = &interrupted();
-  ASSAY_TRY(const compare::Comparison comparison,
-            compare::compare_runs(pair.golden, pair.mine, options));
+  options.pictures.worst = report::html::kPagePictures;
+  ASSAY_TRY(compare::Comparison comparison, compare::compare_runs(pair.golden, pair.mine, options));
   return report::html::write_page(report::html::comparison_page({.comparison = comparison,
                                                                  .golden = pair.golden,
                                                                  .mine = pair.mine,
                                                                  .verdict = &located.verdict,
-                                                                 .notes = located.notes}),
+                                                                 .notes = located.notes,
+                                                                 .options = &options}),
                                   request.html);
 }
 

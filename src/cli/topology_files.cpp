@@ -12,6 +12,7 @@
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
 #include "run/run.hpp"
+#include "run/topology_file.hpp"
 #include "topology/ge_graph.hpp"
 #include "topology/onnx_export.hpp"
 
@@ -19,12 +20,6 @@ namespace assay::cli {
 namespace {
 
 constexpr unsigned kFileMode = 0640;  // as all files of a dump
-
-std::string parent_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
 
 bool is_process_folder(const std::string& name) {
   return !name.empty() && std::all_of(name.begin(), name.end(),
@@ -86,9 +81,9 @@ void add_tensor_headers(const std::string& folder, const std::string& process,
 
 void ShapeCache::apply_beside(const std::string& json_path, topology::Graph* graph) {
   // Resolved, because a path may begin in the middle of a dump: "X.json", "4711/X.json".
-  const std::string folder = run::real_path(parent_of(json_path));
+  const std::string folder = run::real_path(run::parent_folder(json_path));
   const std::string name = run::base_name(folder);
-  const std::string dump = parent_of(parent_of(folder));
+  const std::string dump = run::parent_folder(run::parent_folder(folder));
   const auto [found, is_new] = processes_.try_emplace(folder);
   Process& process = found->second;
   if (is_new)
@@ -100,28 +95,9 @@ void ShapeCache::apply_beside(const std::string& json_path, topology::Graph* gra
     process.headers.emplace();
     add_tensor_headers(run::join_path(dump, "tensors"), name, &*process.headers);
     // msprobe: <dump>/info/layer/<device>_<pid> beside <dump>/data/<device>_<pid>
-    add_tensor_headers(run::join_path(parent_of(dump), "data"), name, &*process.headers);
+    add_tensor_headers(run::join_path(run::parent_folder(dump), "data"), name, &*process.headers);
   }
   process.headers->apply(graph);
-}
-
-Result<topology::Graph> read_graph_file(const std::string& path) {
-  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
-  ASSAY_TRY(topology::Graph graph, in_file(path, topology::read_graph(as_text(file.bytes()))));
-  if (graph.kind != topology::GraphKind::Model) return graph;
-  // "<dump>/model/<pid>/M.json" -> "<dump>/layer/<pid>/<opName>.json"
-  const std::string folder = run::real_path(parent_of(path));
-  const std::string layers =
-      run::join_path(parent_of(parent_of(folder)), "layer") + "/" + run::base_name(folder);
-  return topology::with_layers(
-      std::move(graph), [&](const std::string& op_name) -> std::optional<topology::Graph> {
-        if (op_name.find('/') != std::string::npos) return std::nullopt;
-        const Result<MappedFile> layer = MappedFile::open(layers + "/" + op_name + ".json");
-        if (!layer) return std::nullopt;
-        Result<topology::Graph> inside = topology::read_graph(as_text(layer->bytes()));
-        if (!inside || inside->root().name != op_name) return std::nullopt;
-        return *std::move(inside);
-      });
 }
 
 size_t untyped_count(const topology::Graph& graph, const topology::Wiring& wiring) {
@@ -162,7 +138,7 @@ bool is_graph_text_name(const std::string& path) {
 }
 
 std::string document_of(const std::string& json_path) {
-  const std::string process = run::base_name(parent_of(json_path));
+  const std::string process = run::base_name(run::parent_folder(json_path));
   std::string text = "Topology file " + run::base_name(json_path);
   if (is_process_folder(process)) text += " of process " + process;
   return text;
@@ -181,7 +157,7 @@ Status write_graph_file(const std::string& path, const std::string& content) {
 }
 
 Result<std::string> write_onnx_beside(const std::string& json_path, int level, ShapeCache* cache) {
-  ASSAY_TRY(topology::Graph graph, read_graph_file(json_path));
+  ASSAY_TRY(topology::Graph graph, run::read_topology_file(json_path));
   cache->apply_beside(json_path, &graph);
   std::string path = beside(json_path, ".onnx");
   topology::OnnxOptions options;

@@ -30,10 +30,6 @@ class ShapeCache {
   std::map<std::string, Process> processes_;
 };
 
-/// Opens and reads a topology file of any kind; its tensors have no types yet. Layers of a model
-/// that its own file does not describe come from the layer files of the same process.
-[[nodiscard]] Result<topology::Graph> read_graph_file(const std::string& path);
-
 /// Tensors of the nodes of a level that have no type.
 [[nodiscard]] size_t untyped_count(const topology::Graph& graph, const topology::Wiring& wiring);
 

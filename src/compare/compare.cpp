@@ -18,6 +18,7 @@
 #include "compare/comparability.hpp"
 #include "compare/contradiction.hpp"
 #include "compare/pair_loop.hpp"
+#include "compare/pictures.hpp"
 #include "compare/resident.hpp"
 #include "compare/resident_files.hpp"
 #include "pair/operand.hpp"
@@ -175,6 +176,28 @@ void judge(const Limit& limit, Row* row) {
   }
 }
 
+// Larger is worse; 0 for rows that show no difference at all.
+double severity(const Row& row) {
+  if (!row.comparable) return HUGE_VAL;
+  if (row.identical) return 0;
+  // Ids and positions: that they differ counts, the distance of one id from another says nothing.
+  if (holds_indices(row)) return std::numeric_limits<double>::denorm_min();
+  if (row.metrics) {
+    if (row.metrics->has_pattern_mismatch()) return std::numeric_limits<double>::max();
+    const double distance = row.metrics->relative_euclidean_distance;
+    return std::isnan(distance) ? 0 : std::max(distance, std::numeric_limits<double>::denorm_min());
+  }
+  if (row.summary) {
+    double worst = 0;
+    for (const measure::SummaryError& error :
+         {row.summary->l2_norm, row.summary->max, row.summary->min}) {
+      if (error.relative > worst) worst = error.relative;
+    }
+    return worst;
+  }
+  return 0;
+}
+
 // ---- one pair of tensors ----
 
 bool is_int8(DType dtype) { return dtype == DType::Int8 || dtype == DType::QInt8; }
@@ -219,13 +242,16 @@ void run_algorithms(const TensorView& golden, const TensorView& mine, const Comp
   }
 }
 
+// pooled   where not null: becomes the errors by place
 void compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
-                   int jobs, const Limit& limit, Row* row) {
+                   int jobs, const Limit& limit, Row* row,
+                   measure::PooledErrors* pooled = nullptr) {
   const Conventions& conventions = options.conventions;
   describe_view(golden, &row->golden);
   describe_view(mine, &row->mine);
   row->shape_relation = shape_relation(golden.shape, mine.shape);
-  row->metrics = measure::compare_tensors(golden, mine, {.rules = conventions.rules, .jobs = jobs});
+  row->metrics = measure::compare_tensors(
+      golden, mine, {.rules = conventions.rules, .jobs = jobs, .pooled = pooled});
   const measure::PairMetrics& metrics = *row->metrics;
   fill_statistics(metrics.golden, &row->golden);
   fill_statistics(metrics.mine, &row->mine);
@@ -285,17 +311,22 @@ const TensorRecord& golden_record(const Run& golden, const Run& mine,
 
 class PairComparer {
  public:
-  PairComparer(const Run& golden, const Run& mine, const CompareOptions& options)
+  /// pictures   null: none are made
+  PairComparer(const Run& golden, const Run& mine, const CompareOptions& options,
+               PictureKeeper* pictures = nullptr)
       : golden_(golden),
         mine_(mine),
         options_(options),
+        pictures_(pictures),
         files_(options.max_memory / 2),
         resident_(options.max_memory / 2) {
     files_.add(golden);
     files_.add(mine);
   }
 
-  Row compare(const pair::Matching& matching, const pair::RecordPair& pair, int jobs) {
+  /// number   of the pair, in the order of execution
+  Row compare(const pair::Matching& matching, const pair::RecordPair& pair, size_t number,
+              int jobs) {
     const TensorRecord& golden = golden_record(golden_, mine_, pair);
     const TensorRecord& mine = mine_.records[pair.mine];
     Row row;
@@ -318,7 +349,8 @@ class PairComparer {
     if (options_.statistics) {
       compare_statistics({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, &row);
     } else if (!may_skip || !fill_from_digests(golden, mine, &row)) {
-      compare_bytes({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, node, jobs, &row);
+      compare_bytes({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, node, number,
+                    jobs, &row);
     }
     judge(limit_of(row, node), &row);
     if (!options_.conventions.trusting) doubt(&row);
@@ -407,8 +439,8 @@ class PairComparer {
     return std::move(plain->tensor);
   }
 
-  void compare_bytes(const Source& golden, const Source& mine, const std::string& node, int jobs,
-                     Row* row) {
+  void compare_bytes(const Source& golden, const Source& mine, const std::string& node,
+                     size_t number, int jobs, Row* row) {
     const Dims* mine_shape = mine.record.shape ? &*mine.record.shape : nullptr;
     const std::optional<Tensor> golden_tensor = load(golden, mine_shape, "golden", row);
     const Dims* golden_shape = golden_tensor ? &golden_tensor->view.shape : nullptr;
@@ -418,8 +450,10 @@ class PairComparer {
     if (!golden_tensor || !mine_tensor) return;
     const auto golden_watch = resident_.watch(golden_tensor->view.storage);
     const auto mine_watch = resident_.watch(mine_tensor->view.storage);
-    compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node),
-                  row);
+    measure::PooledErrors errors;
+    measure::PooledErrors* pooled = pictures_ != nullptr ? &errors : nullptr;
+    compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node), row,
+                  pooled);
     if (!options_.conventions.trusting) {
       const bool is_compared = row->metrics && row->metrics->state == measure::PairState::Compared;
       const measure::PairMetrics metrics = is_compared ? *row->metrics : measure::PairMetrics();
@@ -427,16 +461,31 @@ class PairComparer {
                           row);
       hold_against_record(mine, *mine_tensor, is_compared ? &metrics.mine : nullptr, "my", row);
     }
-    if (const std::optional<Tensor> reordered =
-            in_golden_order(*golden_tensor, mine, *mine_tensor, *row)) {
+    const std::optional<Tensor> reordered =
+        in_golden_order(*golden_tensor, mine, *mine_tensor, *row);
+    if (reordered) {
       row->note.clear();
       row->exceeded.clear();
       row->custom.clear();
-      compare_views(golden_tensor->view, reordered->view, options_, jobs, limit_of(*row, node),
-                    row);
+      compare_views(golden_tensor->view, reordered->view, options_, jobs, limit_of(*row, node), row,
+                    pooled);
       add_note("columns stand in another order; compared in golden's", &row->note);
     }
+    if (pictures_ != nullptr)
+      keep_picture(golden_tensor->view, (reordered ? *reordered : *mine_tensor).view, errors,
+                   number, *row);
     compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
+  }
+
+  void keep_picture(const TensorView& golden, const TensorView& mine,
+                    const measure::PooledErrors& errors, size_t number, const Row& row) {
+    const double worse = severity(row);
+    if (!row.comparable || worse == 0 || !pictures_->wants(number, worse)) return;
+    std::optional<measure::PairPicture> picture =
+        measure::picture_of(golden, mine, options_.conventions.rules, errors);
+    if (!picture) return;
+    pictures_->keep(number, worse,
+                    std::make_shared<const measure::PairPicture>(*std::move(picture)));
   }
 
   // What its record does not tell of is no value of the run, and is not compared.
@@ -543,6 +592,7 @@ class PairComparer {
   const Run& golden_;
   const Run& mine_;
   const CompareOptions& options_;
+  PictureKeeper* pictures_;
   ResidentFiles files_;     // containers of many tensors, none of which is large
   ResidentLimit resident_;  // large tensors of any file, while they are read
   std::atomic<uint64_t> compared_bytes_{0};
@@ -638,32 +688,6 @@ Comparison::Counts Comparison::counts() const {
   }
   return counts;
 }
-
-namespace {
-
-// Larger is worse; 0 for rows that show no difference at all.
-double severity(const Row& row) {
-  if (!row.comparable) return HUGE_VAL;
-  if (row.identical) return 0;
-  // Ids and positions: that they differ counts, the distance of one id from another says nothing.
-  if (holds_indices(row)) return std::numeric_limits<double>::denorm_min();
-  if (row.metrics) {
-    if (row.metrics->has_pattern_mismatch()) return std::numeric_limits<double>::max();
-    const double distance = row.metrics->relative_euclidean_distance;
-    return std::isnan(distance) ? 0 : std::max(distance, std::numeric_limits<double>::denorm_min());
-  }
-  if (row.summary) {
-    double worst = 0;
-    for (const measure::SummaryError& error :
-         {row.summary->l2_norm, row.summary->max, row.summary->min}) {
-      if (error.relative > worst) worst = error.relative;
-    }
-    return worst;
-  }
-  return 0;
-}
-
-}  // namespace
 
 std::vector<const Row*> Comparison::worst_rows(size_t count) const {
   std::vector<std::pair<double, const Row*>> found;
@@ -773,6 +797,35 @@ void append_new(const std::vector<std::string>& from, std::vector<std::string>* 
   }
 }
 
+// Of each pair, whether a pattern asks for its picture; nothing where there are no patterns.
+std::vector<bool> asked_for_pictures(const Run& golden, const Run& mine,
+                                     const PictureOptions& options, size_t pair_count,
+                                     const std::function<const pair::RecordPair&(size_t)>& pair_of,
+                                     std::vector<std::string>* notes) {
+  std::vector<bool> asked_for;
+  if (options.patterns.empty()) return asked_for;
+  size_t matching = 0;
+  for (size_t i = 0; i < pair_count; ++i) {
+    const pair::RecordPair& pair = pair_of(i);
+    const TensorRecord& record = mine.records[pair.mine];
+    const std::string golden_path = pair.golden_label.empty()
+                                        ? record_path(golden_record(golden, mine, pair))
+                                        : pair.golden_label;
+    const std::string mine_path = pair.mine_label.empty() ? record_path(record) : pair.mine_label;
+    const std::string node = pair::shared_node_name(mine, record.node);
+    const bool is_match = std::ranges::any_of(options.patterns, [&](const std::string& pattern) {
+      return names_match(pattern, {golden_path, mine_path, node, "", ""});
+    });
+    asked_for.push_back(is_match && matching < options.most_matching);
+    matching += is_match ? 1 : 0;
+  }
+  if (matching > options.most_matching)
+    notes->push_back(std::to_string(matching) +
+                     " pairs match the patterns for details; of the first " +
+                     std::to_string(options.most_matching) + " of them they are kept");
+  return asked_for;
+}
+
 Result<Comparison> compare_planned(const Run& golden, const Run& mine,
                                    std::vector<PlannedSheet> planned,
                                    const CompareOptions& options) {
@@ -818,10 +871,13 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     out.sheets.push_back(std::move(sheet));
   }
 
-  PairComparer comparer(golden, mine, options);
   const auto pair_of = [&](size_t task) -> const pair::RecordPair& {
     return out.sheets[tasks[task].sheet].matching.pairs[tasks[task].row];
   };
+  PictureKeeper pictures(
+      options.pictures.worst,
+      asked_for_pictures(golden, mine, options.pictures, tasks.size(), pair_of, &out.notes));
+  PairComparer comparer(golden, mine, options, pictures.is_active() ? &pictures : nullptr);
   ASSAY_TRY_STATUS(for_each_pair(
       tasks.size(), options,
       [&](size_t task) {
@@ -831,8 +887,12 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
       },
       [&](size_t task, int threads) {
         Sheet& sheet = out.sheets[tasks[task].sheet];
-        sheet.rows[tasks[task].row] = comparer.compare(sheet.matching, pair_of(task), threads);
+        sheet.rows[tasks[task].row] =
+            comparer.compare(sheet.matching, pair_of(task), task, threads);
       }));
+  pictures.for_each([&](size_t task, const PictureKeeper::Picture& picture) {
+    out.sheets[tasks[task].sheet].rows[tasks[task].row].picture = picture;
+  });
 
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];
@@ -871,6 +931,18 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
   if (!options.conventions.trusting)
     append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);
   return comparison;
+}
+
+void add_picture(const run::Run& golden, const run::Run& mine, const CompareOptions& options,
+                 Sheet* sheet, size_t row) {
+  if (row >= sheet->matching.pairs.size() || sheet->rows[row].picture) return;
+  CompareOptions plain = options;
+  plain.algorithms.clear();
+  PictureKeeper pictures(1, {});
+  (void)PairComparer(golden, mine, plain, &pictures)
+      .compare(sheet->matching, sheet->matching.pairs[row], 0, options.jobs);
+  pictures.for_each(
+      [&](size_t, const PictureKeeper::Picture& picture) { sheet->rows[row].picture = picture; });
 }
 
 Result<Comparison> compare_manual(const run::ManualMapping& mapping,

@@ -10,7 +10,7 @@
 
 #include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
-#include "measure/metrics.hpp"
+#include "measure/pair_picture.hpp"
 #include "pair/match.hpp"
 #include "pair/weight_names.hpp"
 #include "run/manual_mapping.hpp"
@@ -61,6 +61,9 @@ struct Row {
   /// One an algorithm, in the order of CompareOptions; behind them what Conventions::more_values
   /// gave.
   std::vector<AlgorithmValue> custom;
+  /// Where and how the tensors differ; null: they do not, or it was not asked for
+  /// (CompareOptions::pictures).
+  std::shared_ptr<const measure::PairPicture> picture;
 
   // What a csv leaves out; a style of report may keep these rows in its workbook.
   bool filtered = false;
@@ -105,6 +108,15 @@ struct Conventions {
   void (*finish)(const run::Run& golden, const run::Run& mine, Comparison* comparison) = nullptr;
 };
 
+/// Which rows that differ get a picture; made while they are compared.
+struct PictureOptions {
+  size_t worst = 0;  // so many with the largest errors, in the order of Comparison::worst_rows()
+  /// And those whose path, node or "/" + node matches one of these shell patterns; the first
+  /// `most_matching` pairs in execution order, of more a note of the comparison tells.
+  std::vector<std::string> patterns = {};
+  size_t most_matching = 500;
+};
+
 struct CompareOptions {
   std::vector<pair::Level> levels = {pair::Level::Api};  // one sheet each
   bool statistics = false;                               // compare statistics instead of tensors
@@ -116,7 +128,8 @@ struct CompareOptions {
   pair::MappingTables tables = pair::builtin_tables();
   Limits limits;
   std::vector<std::shared_ptr<Algorithm>> algorithms;  // of the user; one column each
-  int jobs = 0;                                        // <= 0: one per core
+  PictureOptions pictures;
+  int jobs = 0;  // <= 0: one per core
   /// Mapped file pages kept resident, in bytes. What is above is given back to the page cache.
   uint64_t max_memory = uint64_t{256} << 20;
   /// Called with (done, total) pairs from any thread, one call at a time; may be empty.
@@ -187,6 +200,11 @@ void judge_row(const CompareOptions& options, const LimitSubject& subject, Row* 
 /// cannot be read becomes a row with its reason. errors  of match_runs(); Interrupted
 [[nodiscard]] Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                               const CompareOptions& options);
+
+/// Gives a row of a sheet its picture: the pair is read once more. Nothing where it has none.
+/// options   those of the comparison
+void add_picture(const run::Run& golden, const run::Run& mine, const CompareOptions& options,
+                 Sheet* sheet, size_t row);
 
 /// Compares the pairs that the user named with dump_data(); one sheet "manual".
 [[nodiscard]] Result<Comparison> compare_manual(const run::ManualMapping& mapping,

@@ -28,6 +28,7 @@ struct ComparedPaths {
   run::Run mine;
   Comparison comparison;
   bool two_files = false;          // each side is one tensor file
+  bool programs = false;           // two whole runs: only those have a first operator
   std::vector<std::string> notes;  // what was decided for the user, one sentence each
 };
 

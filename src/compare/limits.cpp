@@ -28,11 +28,7 @@ bool rule_matches(const LimitRule& rule, const LimitSubject& subject) {
     if (dtype != subject.dtype) return false;
   }
   if (!rule.op_type.empty() && !pattern_matches(rule.op_type, subject.op_type)) return false;
-  if (rule.match.empty()) return true;
-  return pattern_matches(rule.match, subject.mine_path) ||
-         pattern_matches(rule.match, subject.golden_path) ||
-         pattern_matches(rule.match, subject.node) ||
-         pattern_matches(rule.match, "/" + std::string(subject.node));
+  return rule.match.empty() || names_match(rule.match, subject);
 }
 
 Result<json> parse_list(std::string_view text) {
@@ -138,6 +134,12 @@ std::string limit_problem(const Limit& limit) {
     return range_text(key) + ", not " + text.data();
   }
   return {};
+}
+
+bool names_match(const std::string& pattern, const LimitSubject& subject) {
+  return pattern_matches(pattern, subject.mine_path) ||
+         pattern_matches(pattern, subject.golden_path) || pattern_matches(pattern, subject.node) ||
+         pattern_matches(pattern, "/" + std::string(subject.node));
 }
 
 const Limit& limit_for(const Limits& limits, const LimitSubject& subject) {

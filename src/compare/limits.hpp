@@ -43,6 +43,8 @@ struct LimitSubject {
   std::string_view op_type;
   std::string_view dtype;
 };
+/// A shell pattern is that of a path of the pair, its node name or "/" + node name.
+[[nodiscard]] bool names_match(const std::string& pattern, const LimitSubject& subject);
 [[nodiscard]] const Limit& limit_for(const Limits& limits, const LimitSubject& subject);
 
 /// Why a limit cannot be one: "cos must be a number from -1 to 1, not 2"; empty when it can.

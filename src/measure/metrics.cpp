@@ -192,6 +192,8 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
   }
   if (golden_count == 0) return out;
   source.value_count = golden_count;
+  if (options.pooled != nullptr)
+    *options.pooled = PooledErrors(make_grid(golden.shape, golden_count / golden.element_count()));
   // Float32 knows no rows; without them nothing needs to be cut at their ends.
   const int64_t row = options.rules == MetricRules::Float32 || !options.kl_divergence
                           ? golden_count
@@ -199,7 +201,7 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
   const Cuts cuts(golden_count, row);
   // On the stack, as everything of this size here: between the small parts of reports that stay,
   // blocks of the heap that come and go leave holes of their size.
-  PairAccumulator total(cuts);
+  PairAccumulator total(cuts, options.pooled);
   accumulate(source, cuts, options, total);
 
   set_patterns(total, out);

@@ -26,10 +26,14 @@ enum class MetricRules : uint8_t {
   Float32,
 };
 
+struct PooledErrors;
+
 struct MetricOptions {
   MetricRules rules = MetricRules::Corrected;
   bool kl_divergence = true;  // two exponentials per value; the three kl fields stay NaN without
   int jobs = 1;               // threads; <= 0: one per core. Never changes the result.
+  /// Where not null: becomes the errors by place of golden, of a pair with as many values.
+  PooledErrors* pooled = nullptr;
 };
 
 enum class PairState : uint8_t {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "measure/metrics.hpp"
+#include "measure/pair_picture.hpp"
 
 namespace assay::measure {
 namespace {
@@ -41,12 +42,15 @@ struct Pair {
 
 const Pair& pair_of(int64_t count) {
   static const Pair small(1 << 12);
+  static const Pair middle(1 << 16);
   static const Pair large(1 << 25);
-  return count <= (1 << 12) ? small : large;
+  return count <= (1 << 12) ? small : count <= (1 << 16) ? middle : large;
 }
 
+enum class Extra : uint8_t { None, Pooled, Picture };
+
 /// Arguments: values, last axis, threads.
-void bench_compare(benchmark::State& state, DType dtype, MetricRules rules, bool kl) {
+void bench_compare(benchmark::State& state, DType dtype, MetricRules rules, bool kl, Extra extra) {
   const int64_t count = state.range(0);
   const int64_t row = state.range(1);
   const Pair& pair = pair_of(count);
@@ -57,8 +61,13 @@ void bench_compare(benchmark::State& state, DType dtype, MetricRules rules, bool
       is_float ? std::as_bytes(std::span(pair.mine)) : std::as_bytes(std::span(pair.mine16));
   const auto golden = *make_view(dtype, {count / row, row}, golden_bytes);
   const auto mine = *make_view(dtype, {count / row, row}, mine_bytes);
-  const MetricOptions options{rules, kl, static_cast<int>(state.range(2))};
-  for (auto _ : state) benchmark::DoNotOptimize(compare_tensors(golden, mine, options));
+  PooledErrors pooled;
+  const MetricOptions options{rules, kl, static_cast<int>(state.range(2)),
+                              extra == Extra::None ? nullptr : &pooled};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(compare_tensors(golden, mine, options));
+    if (extra == Extra::Picture) benchmark::DoNotOptimize(picture_of(golden, mine, rules, pooled));
+  }
   state.SetBytesProcessed(state.iterations() * 2 * count * info(dtype).element_bits / 8);
 }
 
@@ -81,15 +90,27 @@ void sizes(benchmark::internal::Benchmark* bench) {
   bench->Args({1 << 25, 4096, 1});
   bench->Args({1 << 25, 4096, 2});
   bench->Args({1 << 25, 64, 2});
+  bench->Args({1 << 25, 128, 1});
+  bench->Args({1 << 16, 256, 1});
 }
 
 constexpr auto kCorrected = MetricRules::Corrected;
-BENCHMARK_CAPTURE(bench_compare, fp32, DType::Float32, kCorrected, true)->Apply(sizes);
-BENCHMARK_CAPTURE(bench_compare, bf16, DType::BFloat16, kCorrected, true)->Apply(sizes);
-BENCHMARK_CAPTURE(bench_compare, fp32_without_kl, DType::Float32, kCorrected, false)
+BENCHMARK_CAPTURE(bench_compare, fp32, DType::Float32, kCorrected, true, Extra::None)->Apply(sizes);
+BENCHMARK_CAPTURE(bench_compare, bf16, DType::BFloat16, kCorrected, true, Extra::None)
+    ->Apply(sizes);
+BENCHMARK_CAPTURE(bench_compare, fp32_pooled, DType::Float32, kCorrected, true, Extra::Pooled)
+    ->Apply(sizes);
+BENCHMARK_CAPTURE(bench_compare, bf16_pooled, DType::BFloat16, kCorrected, true, Extra::Pooled)
+    ->Apply(sizes);
+BENCHMARK_CAPTURE(bench_compare, fp32_picture, DType::Float32, kCorrected, true, Extra::Picture)
+    ->Apply(sizes);
+BENCHMARK_CAPTURE(bench_compare, bf16_picture, DType::BFloat16, kCorrected, true, Extra::Picture)
+    ->Apply(sizes);
+BENCHMARK_CAPTURE(bench_compare, fp32_without_kl, DType::Float32, kCorrected, false, Extra::None)
     ->UseRealTime()
     ->Args({1 << 25, 4096, 2});
-BENCHMARK_CAPTURE(bench_compare, fp32_as_float32, DType::Float32, MetricRules::Float32, true)
+BENCHMARK_CAPTURE(bench_compare, fp32_as_float32, DType::Float32, MetricRules::Float32, true,
+                  Extra::None)
     ->UseRealTime()
     ->Args({1 << 25, 4096, 2});
 BENCHMARK(bench_memcpy)->Arg(1 << 25);

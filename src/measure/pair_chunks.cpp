@@ -2,6 +2,8 @@
 #include "measure/pair_chunks.hpp"
 
 #include <atomic>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/interruption.hpp"
@@ -12,7 +14,8 @@ namespace {
 
 using stats::BlockStats;
 
-constexpr int64_t kWaveChunks = 4096;  // partial results held at a time, some 2 MiB
+constexpr int64_t kWaveChunks = 4096;       // partial results held at a time, some 2 MiB
+constexpr int64_t kPooledWaveChunks = 256;  // the same with cells, at most 128 KiB of each
 
 void add_to_side(BlockStats& side, double value) {
   if (std::isnan(value)) {
@@ -34,8 +37,10 @@ bool is_plain_float32(const TensorView& view) {
 /// Computes chunks, one after the other. About 64 KiB, for the stack of a thread.
 class ChunkWorker {
  public:
-  ChunkWorker(const PairSource& source, const Cuts& cuts, bool kl)
-      : source_(source), cuts_(cuts), kl_(kl) {}
+  ChunkWorker(const PairSource& source, const Cuts& cuts, const MetricOptions& options)
+      : source_(source), cuts_(cuts), kl_(options.kl_divergence) {
+    if (options.pooled != nullptr) pooler_.emplace(options.pooled->grid);
+  }
 
   ChunkResult run(int64_t index) {
     result_ = ChunkResult{};
@@ -58,7 +63,8 @@ class ChunkWorker {
       result_.kl = whole_.finish();
       result_.has_kl = true;
     }
-    return result_;
+    if (pooler_) result_.cells = pooler_->take();
+    return std::move(result_);
   }
 
  private:
@@ -72,6 +78,7 @@ class ChunkWorker {
     // finite.
     const bool may_have_non_finite =
         !std::isfinite(sums.golden_squared) || !std::isfinite(sums.mine_squared);
+    if (pooler_) pool(first, sums, may_have_non_finite);
     const int64_t* row_lengths = nullptr;
     if (may_have_non_finite) {
       row_lengths = take_finite_pairs();
@@ -93,6 +100,17 @@ class ChunkWorker {
     return read_float32_pairs(source_.golden->contiguous_bytes().data() + offset,
                               source_.mine->contiguous_bytes().data() + offset, count,
                               block_.golden, block_.mine, block_.difference);
+  }
+
+  /// A block without errors leaves no trace.
+  void pool(int64_t first, const PairSums& sums, bool may_have_non_finite) {
+    if (!may_have_non_finite) {
+      if (sums.max_absolute > 0) pooler_->add(block_.difference, first, block_.count);
+      return;
+    }
+    double difference[kBlockValues];
+    pooled_differences(block_, difference);
+    pooler_->add(difference, first, block_.count);
   }
 
   PairSums sum_block() const {
@@ -165,6 +183,7 @@ class ChunkWorker {
   ChunkResult result_;
   KlReducer row_;
   KlReducer whole_;
+  std::optional<CellPooler> pooler_;
   Block block_;
   double golden_log_sum_[kBlockValues];
   double mine_log_sum_[kBlockValues];
@@ -206,7 +225,7 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
   const auto jobs = static_cast<size_t>(std::min<int64_t>(
       cuts.chunk_count, cuts.chunk_count > 1 ? resolve_job_count(options.jobs) : 1));
   if (jobs <= 1) {
-    ChunkWorker worker(source, cuts, options.kl_divergence);
+    ChunkWorker worker(source, cuts, options);
     for (int64_t i = 0; i < cuts.chunk_count; ++i) {
       throw_if_interrupted();
       total.add(i, worker.run(i));
@@ -214,13 +233,14 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
     return;
   }
   std::vector<ChunkResult> results;
-  for (int64_t begin = 0; begin < cuts.chunk_count; begin += kWaveChunks) {
-    const int64_t count = std::min(kWaveChunks, cuts.chunk_count - begin);
+  const int64_t wave = options.pooled != nullptr ? kPooledWaveChunks : kWaveChunks;
+  for (int64_t begin = 0; begin < cuts.chunk_count; begin += wave) {
+    const int64_t count = std::min(wave, cuts.chunk_count - begin);
     results.assign(static_cast<size_t>(count), {});
     // One worker a thread, which takes the next chunk until none is left.
     std::atomic<int64_t> next{0};
     parallel_for(jobs, static_cast<unsigned>(jobs), [&](size_t) {
-      ChunkWorker worker(source, cuts, options.kl_divergence);
+      ChunkWorker worker(source, cuts, options);
       for (int64_t i = next++; i < count && !is_interrupted(); i = next++) {
         results[static_cast<size_t>(i)] = worker.run(begin + i);
       }

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "measure/cell_grid.hpp"
 #include "measure/kl_divergence.hpp"
 #include "measure/pair_sums.hpp"
 #include "measure/pair_values.hpp"
@@ -44,6 +45,7 @@ struct ChunkResult {
   double row_kl_sum = 0;  // of the whole rows in this chunk
   double row_kl_max = 0;
   int64_t row_count = 0;  // of these, with at least one compared position
+  CellSums cells;         // where errors are pooled
 };
 
 /// The shape as the kernels see it: rows of the last axis, in values.
@@ -74,9 +76,12 @@ struct Cuts {
 /// Joins chunks in index order.
 class PairAccumulator {
  public:
-  explicit PairAccumulator(const Cuts& cuts) : cuts_(cuts) {}
+  /// pooled   null: errors are not pooled
+  explicit PairAccumulator(const Cuts& cuts, PooledErrors* pooled = nullptr)
+      : cuts_(cuts), pooled_(pooled) {}
 
   void add(int64_t index, const ChunkResult& chunk) {
+    if (pooled_ != nullptr) pooled_->merge(chunk.cells);
     if (chunk.sums.max_absolute > sums.max_absolute) worst.absolute = chunk.worst.absolute;
     if (chunk.sums.max_relative > sums.max_relative) worst.relative = chunk.worst.relative;
     sums.merge(chunk.sums);
@@ -113,6 +118,7 @@ class PairAccumulator {
 
  private:
   const Cuts& cuts_;
+  PooledErrors* pooled_;
   KlReducer row_;
   KlReducer whole_;
 };

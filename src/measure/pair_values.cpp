@@ -128,4 +128,14 @@ void read_block(const PairSource& source, int64_t first, int64_t count, Block& b
   }
 }
 
+void pooled_differences(const Block& block, double* out) {
+  for (int64_t i = 0; i < block.count; ++i) {
+    const double golden = block.golden[i];
+    const double mine = block.mine[i];
+    const bool is_finite = std::isfinite(golden) && std::isfinite(mine);
+    const bool is_same = golden == mine || (std::isnan(golden) && std::isnan(mine));
+    out[i] = is_finite ? block.difference[i] : is_same ? 0 : HUGE_VAL;
+  }
+}
+
 }  // namespace assay::measure

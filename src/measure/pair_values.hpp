@@ -57,6 +57,9 @@ void for_each_block(const PairSource& source, Block& block, Use use) {
   }
 }
 
+/// mine - golden of the block's places: 0 where both sides hold NaN or the same infinity, infinity
+/// where they do not and one is not finite.
+void pooled_differences(const Block& block, double* out);
 /// Moves the pairs that are finite on both sides together, and calls other(i, golden, mine) for the
 /// rest.
 template <typename Other>

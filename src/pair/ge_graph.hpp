@@ -47,6 +47,8 @@ class GeGraph {
   /// errors  as read()
   [[nodiscard]] Status add_metadata(const std::string& path);
 
+  /// In the order of execution.
+  [[nodiscard]] const std::vector<formats::GraphOp>& operators() const { return graph_.ops; }
   /// nullptr: not in the graph.
   [[nodiscard]] const formats::GraphOp* find(std::string_view name) const;
   /// Place in the order of execution; -1 for operators that are not in the graph.

@@ -146,11 +146,11 @@ GeGraph read_metadata(const Run& golden, int rank, uint32_t graph,
   return out;
 }
 
-/// The graph before the passes, or what comes next to it, with the metadata of the others. A text
-/// that cannot be read is named, and names of operators tell what they can.
-GeGraph read_graph(const Run& mine, int rank, uint32_t graph, std::vector<std::string>* warnings) {
+}  // namespace
+
+GeGraph read_graph(const Run& run, int rank, uint32_t graph, std::vector<std::string>* warnings) {
   std::vector<const Run::GraphFile*> files;
-  for (const Run::GraphFile& file : mine.graph_files) {
+  for (const Run::GraphFile& file : run.graph_files) {
     if ((file.rank < 0 || file.rank == rank) && file.graph == graph) files.push_back(&file);
   }
   std::stable_partition(files.begin(), files.end(), [](const Run::GraphFile* file) {
@@ -177,8 +177,6 @@ GeGraph read_graph(const Run& mine, int rank, uint32_t graph, std::vector<std::s
     warnings->push_back("graph " + std::to_string(graph) + ": there is no text of it");
   return out;
 }
-
-}  // namespace
 
 bool is_torchair_pair(const run::Run& golden, const run::Run& mine) {
   return mine.has(run::Trait::GeOperators) && !mine.graph_files.empty() &&

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "pair/ge_graph.hpp"
 #include "pair/match.hpp"
 
 namespace assay::pair {
@@ -14,6 +15,11 @@ struct GraphMatching {
   int graph = 0;  // place among the graphs of the process
   Matching matching;
 };
+
+/// A graph before the passes, or what comes next to it, with the metadata of the others. A text that
+/// cannot be read is named, and names of operators tell what they can.
+[[nodiscard]] GeGraph read_graph(const run::Run& run, int rank, uint32_t graph,
+                                 std::vector<std::string>* warnings);
 
 /// True when mine is a dump of GE with its graph text, so that these rules apply.
 [[nodiscard]] bool is_torchair_pair(const run::Run& golden, const run::Run& mine);

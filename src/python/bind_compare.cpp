@@ -13,10 +13,12 @@
 
 #include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
+#include "locate/verdict/locate.hpp"
 #include "measure/text_metrics.hpp"
 #include "python/module.hpp"
 #include "python/table_rows.hpp"
 #include "report/files.hpp"
+#include "report/html/comparison_page.hpp"
 #include "report/table.hpp"
 #include "report/terminal.hpp"
 #include "tensor/convert.hpp"
@@ -152,6 +154,8 @@ struct ComparisonObject {
   compare::Comparison comparison;
   std::vector<std::string> path_notes;
   report::Style style;
+  bool programs = false;  // compare::ComparedPaths::programs
+  int jobs = 0;
 
   /// Position in rows() of every row that is in it.
   [[nodiscard]] size_t index_of(const compare::Row* wanted) const {
@@ -206,6 +210,31 @@ compare::CompareOptions native_options(const PythonOptions& options) {
   native.jobs = options.jobs;
   if (options.max_memory > 0) native.max_memory = options.max_memory;
   return native;
+}
+
+// With a verdict where the two are programs; one that cannot be found leaves the page a note.
+Status write_page(ComparisonObject& self, const std::string& path) {
+  compare::CompareOptions reading;  // of the pairs of which the page says where they differ
+  reading.engines = engines::for_pairing();
+  reading.jobs = self.jobs;
+  report::html::ComparisonPage page{self.comparison, self.golden, self.mine};
+  page.options = &reading;
+  page.notes = self.path_notes;
+  std::optional<locate::Verdict> verdict;
+  if (self.programs) {
+    locate::LocateOptions options;
+    options.engines = engines::all();
+    options.jobs = self.jobs;
+    Result<locate::Verdict> found =
+        locate::locate(self.golden, self.mine, self.comparison.pairs, options);
+    if (found) {
+      verdict = *std::move(found);
+      page.verdict = &*verdict;
+    } else {
+      page.notes.push_back("no verdict: " + found.error().describe());
+    }
+  }
+  return report::html::write_page(report::html::comparison_page(page), path);
 }
 
 }  // namespace
@@ -277,6 +306,17 @@ void bind_compare(nb::module_& m) {
             }
             value_or_raise(status);
           },
+          nb::arg("path"))
+      .def(
+          "write_page",
+          [](const ComparisonObject& self, const std::string& path) {
+            Status status;
+            {
+              const nb::gil_scoped_release release;
+              status = write_page(self, path);
+            }
+            value_or_raise(status);
+          },
           nb::arg("path"));
 
   m.def(
@@ -305,8 +345,13 @@ void bind_compare(nb::module_& m) {
             *choice == compare::LevelChoice::Default ? named.level : *choice;
         compare::ComparedPaths paths = read_without_gil(
             [&] { return compare::compare_paths(golden, mine, {wanted, weights}, options); });
-        return ComparisonObject{std::move(paths.golden), std::move(paths.mine),
-                                std::move(paths.comparison), std::move(paths.notes), named.style};
+        return ComparisonObject{std::move(paths.golden),
+                                std::move(paths.mine),
+                                std::move(paths.comparison),
+                                std::move(paths.notes),
+                                named.style,
+                                paths.programs && compat == "none",
+                                jobs};
       },
       nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("level") = "api",
       nb::arg("stats") = false, nb::arg("weights") = false, nb::arg("compat") = "none",

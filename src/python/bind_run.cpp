@@ -7,9 +7,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <numeric>
 
 #include "python/module.hpp"
 #include "python/tensor_array.hpp"
+#include "report/html/run_page.hpp"
 #include "run/layers.hpp"
 #include "run/run.hpp"
 #include "run/verify.hpp"
@@ -201,6 +203,14 @@ void bind_run(nb::module_& m) {
             return operations;
           },
           "Tuples of rank, step, node, operator type, parameters.")
+      .def(
+          "write_page",
+          [](const RunHandle& self, const std::string& path) {
+            std::vector<size_t> all(self.run->records.size());
+            std::iota(all.begin(), all.end(), size_t{0});
+            value_or_raise(report::html::write_page(report::html::run_page(*self.run, all), path));
+          },
+          "path"_a)
       .def("__len__", [](const RunHandle& self) { return self.run->records.size(); })
       .def(
           "record",

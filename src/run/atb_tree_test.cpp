@@ -441,6 +441,35 @@ TEST(AtbTree, BuildsTheTopologyFromModelsAndLayers) {
   EXPECT_EQ(run.topology->children[1].type, "PluginOperation");
 }
 
+TEST(AtbTree, KeepsTheNamesOfTensorsThatOperationsReadAndWrite) {
+  const TestFolder folder;
+  put_run(folder, "msit_dump/tensors/0_9/0");
+  folder.put("msit_dump/model/9/M_Decoder.json",
+             R"({"inTensors":["x","cache"],"modelName":"M_Decoder","nodes":[)"
+             R"({"inTensors":["x","cache"],"opName":"Layer_2","outTensors":["y"],)"
+             R"("opType":"Layer"}],"outTensors":["y"]})");
+  // The model only names its layer, whose own file has the operations.
+  folder.put("msit_dump/layer/9/Layer_2.json",
+             R"({"opName":"Layer_2","opType":"Layer","param":"",)"
+             R"("inTensors":["Layer_2_input_0","Layer_2_input_1"],)"
+             R"("outTensors":["Layer_2_output_0"],"nodes":[)"
+             R"({"opName":"SetValueOperation_2_0","opType":"SetValueOperation","param":null,)"
+             R"("inTensors":["Layer_2_input_1","Layer_2_input_0"],"outTensors":[]},)"
+             R"({"opName":"LinearOperation_2_1","opType":"LinearOperation","param":null,)"
+             R"("inTensors":["Layer_2_input_0","Layer_2_input_1"],)"
+             R"("outTensors":["Layer_2_output_0"]}]})");
+  const auto run = open(folder / "msit_dump");
+  ASSERT_TRUE(run.topology.has_value());
+  ASSERT_EQ(run.topology->children.size(), 1u);
+  const TopologyNode& layer = run.topology->children[0];
+  EXPECT_THAT(layer.inputs, ElementsAre("x", "cache"));
+  EXPECT_THAT(layer.outputs, ElementsAre("y", "cache"));
+  ASSERT_EQ(layer.children.size(), 2u);
+  EXPECT_THAT(layer.children[0].outputs, ElementsAre("cache")) << "it writes its first input";
+  EXPECT_THAT(layer.children[1].inputs, ElementsAre("x", "cache"));
+  EXPECT_THAT(layer.children[1].outputs, ElementsAre("y"));
+}
+
 TEST(AtbTree, ReadsOnWhenATopologyIsBroken) {
   const TestFolder folder;
   put_run(folder, "msit_dump/tensors/0_9/0");

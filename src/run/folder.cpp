@@ -113,6 +113,12 @@ std::string base_name(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
+std::string parent_folder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
 std::string join_path(std::string_view folder, std::string_view name) {
   std::string joined(folder);
   if (!joined.ends_with('/')) joined += '/';

@@ -35,6 +35,8 @@ struct FolderEntry {
 [[nodiscard]] bool is_file(const std::string& path);
 /// "a/b/c" -> "c"; trailing slashes do not count.
 [[nodiscard]] std::string base_name(std::string_view path);
+/// "a/b/c" -> "a/b", "/a" -> "/", "a" -> "."
+[[nodiscard]] std::string parent_folder(const std::string& path);
 [[nodiscard]] std::string join_path(std::string_view folder, std::string_view name);
 
 }  // namespace assay::run

@@ -96,21 +96,6 @@ FieldRule rule_of(Type message, std::string_view name) {
   return {message, name, Repeat::Once};
 }
 
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = std::min<size_t>(bytes.size() - i, 3);
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) out += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
-}
-
 /// Digits as JSON allows them: no leading zeros, no hexadecimal, nothing behind them.
 bool is_json_number(std::string_view word) {
   size_t at = word.starts_with('-') ? 1 : 0;

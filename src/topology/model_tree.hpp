@@ -23,6 +23,10 @@ struct ModuleNode {
   std::vector<ModuleNode> children;
   std::optional<int64_t> exec_order = {};  // when the writer recorded one; -1 was never executed
   std::map<std::string, std::string> parameters = {};  // of an operation: flattened name and text
+  // Of an operation: names of its tensors, by their numbers; empty where one is left out, or where
+  // the writer lists none. Names are those of one model, or of one operation outside models.
+  std::vector<std::string> inputs = {};
+  std::vector<std::string> outputs = {};  // behind them the inputs that it writes
   /// Of a module's own parameters and buffers, where the writer lists them: "weight" -> "bfloat16".
   std::map<std::string, std::string> parameter_types = {};
 };

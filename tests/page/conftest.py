@@ -67,8 +67,9 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
 
         one.page.on("request", note)
         one.page.goto(address + fragment)
-        one.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
         opened.append(one)
+        one.page.wait_for_selector("html[data-ready]", timeout=30_000)
+        one.check()
         return one
 
     yield open_file

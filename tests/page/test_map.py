@@ -27,8 +27,8 @@ def level_of(row: dict[str, Any]) -> int:
 
 CELLS = """() => {
   const named = (element) => element.getAttribute('aria-label');
-  const heads = [...document.querySelectorAll('.grid .heads > *')].map(named);
-  const lines = [...document.querySelectorAll('.grid .line:not(.heads)')];
+  const heads = [...document.querySelectorAll('.map-grid .heads > *')].map(named);
+  const lines = [...document.querySelectorAll('.map-grid .map-line:not(.heads)')];
   const cell = (one) => ({ kind: one.className, row: one.dataset.row === undefined ? null : Number(one.dataset.row),
                            label: named(one), text: one.textContent });
   return lines.flatMap((line) => [...line.children].slice(1).map((one, i) =>
@@ -38,7 +38,7 @@ CELLS = """() => {
 
 def shown(page: Any) -> dict[tuple[str, str], Any]:
     """Cells of the map by (place, column): class, row, words, text."""
-    page.wait_for_selector(".grid .cell")
+    page.wait_for_selector(".map-grid .map-cell")
     return {(place, column): cell for place, column, cell in page.evaluate(CELLS)}
 
 
@@ -69,9 +69,9 @@ def test_the_marked_cell_is_the_planted_fault(scene, place, column, request, ope
     assert cell["label"].startswith(f"first bad: {place} (weight): ")
     assert "wrong" in cell["kind"].split() and "◆" in cell["text"]
     # The words stand below the ring.
-    callout = page.locator(".cell.first .callout").last
+    callout = page.locator(".map-cell.first .map-callout").last
     assert callout.inner_text() == f"first bad: {place} (weight)"
-    assert callout.bounding_box()["y"] > page.locator(".cell.first").bounding_box()["y"]
+    assert callout.bounding_box()["y"] > page.locator(".map-cell.first").bounding_box()["y"]
 
 
 def test_each_cell_is_the_worst_of_its_place_and_step(llama, open_page):
@@ -103,9 +103,9 @@ def test_numbers_are_those_of_the_csv_report(llama, open_page, tmp_path):
     report = report_rows(llama, tmp_path)
     page = open_page(llama.page).page
     rows = PageFile(llama.page).rows
-    page.wait_for_selector(".grid .cell")
+    page.wait_for_selector(".map-grid .map-cell")
     checked = 0
-    for cell in page.locator(".grid .cell[data-row]").all():
+    for cell in page.locator(".map-grid .map-cell[data-row]").all():
         row = rows[int(cell.get_attribute("data-row"))]
         expected = report[row["node"], str(row["token_id"])]
         cell.hover()
@@ -139,7 +139,7 @@ def test_own_errors_are_shown_apart(llama, open_page):
 
 def test_with_the_keyboard_alone(llama, open_page):
     page = open_page(llama.page, fragment="#open=-").page
-    page.wait_for_selector(".grid .cell")
+    page.wait_for_selector(".map-grid .map-cell")
     page.locator("#tab-map").focus()
     for _ in range(10):
         page.keyboard.press("Tab")
@@ -163,7 +163,11 @@ def test_with_the_keyboard_alone(llama, open_page):
     assert outline == "solid"
     page.keyboard.press("Enter")
     assert f"row={PageFile(llama.page).content['verdict']['candidate_rows'][0]}" in page.url
-    # Up to the head of a step, which the plot is of then.
+    # Escape leads back. Up to the head of a step, which the plot is of then.
+    page.keyboard.press("Escape")
+    assert "row=" not in page.url
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "grid"
+    assert active.get_attribute("aria-label").startswith("first bad: model.layers.3.input_layernorm")
     page.keyboard.press("End")
     for _ in range(60):
         page.keyboard.press("ArrowUp")
@@ -190,8 +194,8 @@ def test_every_colour_is_in_the_legend(llama, open_page, width, dark):
     kinds = {kind for cell in shown(page).values() for kind in cell["kind"].split()}
     used = {kind for kind in kinds if kind.startswith(("level", "wrong"))}
     colours = page.evaluate(
-        """(kinds) => kinds.map((kind) => ['.grid', '.map-legend'].map((part) =>
-             getComputedStyle(document.querySelector(`${part} .cell.${kind}`)).background))""",
+        """(kinds) => kinds.map((kind) => ['.map-grid', '.map-legend'].map((part) =>
+             getComputedStyle(document.querySelector(`${part} .map-cell.${kind}`)).background))""",
         sorted(used),
     )
     assert len(used) >= 3
@@ -230,7 +234,7 @@ def test_equal_runs_are_equal_everywhere(small, open_page, tmp_path):
     assay("compare", small.golden, small.golden, "-o", tmp_path, "--html", page)
     cells = shown(open_page(page).page)
     kinds = {cell["kind"] for cell in cells.values()}
-    assert kinds == {"cell level-1", "cell absent"}
+    assert kinds == {"map-cell level-1", "map-cell absent"}
     assert {cell["label"].split(": ")[1] for cell in cells.values()} == {"equal, noise", "not captured"}
 
 
@@ -276,16 +280,16 @@ def test_what_a_cell_can_be(invented):
     )
     cells = {place: (cell["kind"], cell["text"]) for (place, column), cell in shown(page).items() if column == "step 0"}
     assert cells == {
-        "equal": ("cell level-1", ""),
-        "within": ("cell level-2", ""),
-        "beyond": ("cell level-3", "4.1"),
-        "far": ("cell level-9", "2e5"),
-        "unread": ("cell level-0", ""),
-        "broken": ("cell level-10", "✕"),
-        "origin": ("cell wrong", "◆"),
-        "grown": ("cell level-5", "▴50"),
+        "equal": ("map-cell level-1", ""),
+        "within": ("map-cell level-2", ""),
+        "beyond": ("map-cell level-3", "4.1"),
+        "far": ("map-cell level-9", "2e5"),
+        "unread": ("map-cell level-0", ""),
+        "broken": ("map-cell level-10", "✕"),
+        "origin": ("map-cell wrong", "◆"),
+        "grown": ("map-cell level-5", "▴50"),
     }
-    assert shown(page)["far", "step 1"]["kind"] == "cell absent"
+    assert shown(page)["far", "step 1"]["kind"] == "map-cell absent"
     legend = page.locator(".map-legend").first.inner_text()
     words = "wrong by itself|equal|within rounding|grew here|NaN or infinity|not judged|not captured"
     assert [one for one in words.split("|") if one not in legend] == []
@@ -329,7 +333,7 @@ def test_places_that_only_later_steps_have_stand_where_they_run(invented):
 
 def test_an_unknown_order_is_said(invented):
     page = invented(rows_of((0, 0, "a", "", 1.0, "noise")), order_known=False)
-    page.wait_for_selector(".grid .cell")
+    page.wait_for_selector(".map-grid .map-cell")
     assert "that of execution is not known" in page.inner_text(".map")
     assert "order of the report" in page.locator("svg.depth").text_content()
 
@@ -338,7 +342,7 @@ def test_names_stay_text(invented):
     name = "</script><img src=x onerror=alert(1)>\x1b[31m" + "x" * 500
     page = invented(rows_of((0, 0, name, "", 40.0, "own_error"), (0, 0, "b", "", 1.0, "noise")))
     assert (name, "step 0") in shown(page)
-    page.locator(".grid .cell.wrong").hover()
+    page.locator(".map-grid .map-cell.wrong").hover()
     assert page.locator(".tip").is_visible()
     assert page.locator("img").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
@@ -350,8 +354,8 @@ def test_several_ranks_stand_side_by_side(invented):
     )
     kinds = {column: cell["kind"] for (_, column), cell in shown(page).items()}
     assert kinds == {
-        "step 0, rank 0": "cell level-2", "step 0, rank 1": "cell level-5",
-        "step 1, rank 0": "cell level-2", "step 1, rank 1": "cell level-5",
+        "step 0, rank 0": "map-cell level-2", "step 0, rank 1": "map-cell level-5",
+        "step 1, rank 0": "map-cell level-2", "step 1, rank 1": "map-cell level-5",
     }  # fmt: skip
     page.locator("select[name=rank]").select_option("1")
     assert page.locator(".plot-part h3").inner_text() == "Error against depth, step 0, rank 1"
@@ -376,7 +380,7 @@ def test_a_thousand_steps_share_columns_and_a_click_shows_them(invented):
     assert first <= 777 <= last
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     # When its head is clicked each step has a column; a button leads back.
-    page.locator(f'.column-head[aria-label="{column}"]').click()
+    page.locator(f'.map-column-head[aria-label="{column}"]').click()
     cells = shown(page)
     assert [key for key, cell in cells.items() if "wrong" in cell["kind"].split()] == [("layers.42", "step 777")]
     page.get_by_role("button", name="show all steps").click()
@@ -387,14 +391,14 @@ def test_thousands_of_places_without_layers_come_in_parts(invented):
     page = invented(rows_of(*[(0, 0, f"Add_{i}", "", 200.0 if i == 1234 else 1.0, "noise") for i in range(3000)]))
     lines = [(place, cell["kind"]) for (place, _), cell in shown(page).items()]
     assert len(lines) == 60
-    assert [place for place, kind in lines if kind != "cell level-2"] == ["Add_1200 … Add_1249"]
+    assert [place for place, kind in lines if kind != "map-cell level-2"] == ["Add_1200 … Add_1249"]
     page.get_by_role("rowheader", name="Add_1200 … Add_1249").click()
-    assert shown(page)["Add_1234", "step 0"]["kind"] == "cell level-6"
+    assert shown(page)["Add_1234", "step 0"]["kind"] == "map-cell level-6"
 
 
 def test_weights_have_a_column_of_their_own(invented):
     columns = rows_of((None, None, "blk.0.a.weight", "", 50.0, ""), (None, None, "blk.0.b.weight", "", 0.0, ""))
     columns["weight_name"] = columns.pop("node")
     page = invented(columns)
-    assert shown(page)["blk.0", "weights"]["kind"] == "cell level-5"
+    assert shown(page)["blk.0", "weights"]["kind"] == "map-cell level-5"
     assert page.locator(".plot-part h3").inner_text() == "Error against depth, weights"

@@ -3,7 +3,29 @@
 #   d3        scales, axes and shapes: Debian's packages node-d3-*, or the folder ASSAY_D3_DIR with their `dist` files
 #   dagre     layered layout of graphs, as netron maintains it: inside netron's package
 # Sets ASSAY_PAGE_ASSETS to the path of assets.cpp.
-set(page_modules data format dom state verdict sides about places tip plots map tree main)
+set(page_modules
+  data
+  format
+  dom
+  state
+  verdict
+  sides
+  operations
+  quantisation
+  about
+  charts
+  cells
+  heat
+  picture
+  judgement
+  tensor
+  graph
+  places
+  tip
+  plots
+  map
+  tree
+  main)
 set(page_d3 array collection path color interpolate format time time-format scale shape selection axis)
 set(ASSAY_D3_DIR "" CACHE PATH "Folder with d3-array.min.js and the other parts of d3, where Debian's packages are not")
 
@@ -40,15 +62,18 @@ function(find_page_libraries)
     list(APPEND files "${ASSAY_D3_${part}}")
   endforeach()
   set(page_d3_files ${files} PARENT_SCOPE)
+  # Beside the interpreter that builds, or in the environment that tools/setup.sh makes.
   find_package(Python 3.9 COMPONENTS Interpreter REQUIRED)
   execute_process(COMMAND ${Python_EXECUTABLE} -c
     "import importlib.util as u; print(u.find_spec('netron').submodule_search_locations[0], end='')"
-    OUTPUT_VARIABLE netron RESULT_VARIABLE failed ERROR_QUIET)
-  if(failed)
+    OUTPUT_VARIABLE beside ERROR_QUIET)
+  file(GLOB made "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/netron")
+  find_file(ASSAY_DAGRE dagre.js NO_CACHE PATHS ${beside} ${made} NO_DEFAULT_PATH)
+  if(NOT ASSAY_DAGRE)
     message(FATAL_ERROR "${Python_EXECUTABLE} has no netron, whose layout of graphs the pages use: "
       "pip install -r requirements-build.txt")
   endif()
-  set(page_dagre "${netron}/dagre.js" PARENT_SCOPE)
+  set(page_dagre "${ASSAY_DAGRE}" PARENT_SCOPE)
 endfunction()
 
 find_page_libraries()

@@ -7,6 +7,8 @@
 #include "base/text.hpp"
 #include "locate/noise/record_distance.hpp"
 #include "locate/verdict/sentence.hpp"
+#include "report/html/details.hpp"
+#include "report/html/flow_blobs.hpp"
 #include "report/html/place.hpp"
 #include "report/html/sides.hpp"
 #include "report/html/table_data.hpp"
@@ -26,8 +28,10 @@ struct PageRow {
   const Row* row = nullptr;
   const RowVerdict* verdict = nullptr;        // null: none was asked for
   const run::TensorRecord* record = nullptr;  // of mine; null: rows are weights
-  std::string levels = {};                    // "layer module api"
-  std::string module = {};                    // "model.layers.0.mlp"
+  size_t sheet = 0;                           // the row's place
+  size_t index = 0;
+  std::string levels = {};  // "layer module api"
+  std::string module = {};  // "model.layers.0.mlp"
 };
 
 Cell text_cell(std::string_view text) { return Cell::of(text); }
@@ -53,11 +57,12 @@ constexpr std::array kPlaceColumns = {"level", "module", "operator", "role",
 class Rows {
  public:
   explicit Rows(const ComparisonPage& input) : input_(input) {
-    for (const Sheet& sheet : input.comparison.sheets) {
+    for (size_t i = 0; i < input.comparison.sheets.size(); ++i) {
+      const Sheet& sheet = input.comparison.sheets[i];
       verdicts_.push_back(input.verdict != nullptr && has_pairs(sheet)
                               ? judge_rows(*input.verdict, input.mine, sheet)
                               : std::vector<RowVerdict>());
-      add(sheet, verdicts_.back());
+      add(i, verdicts_.back());
     }
     std::ranges::stable_sort(rows_, {}, [](const PageRow& row) { return row.row->order; });
     for (size_t i = 0; i < rows_.size(); ++i) {
@@ -84,6 +89,19 @@ class Rows {
     return found != row_of_record_.end() ? Json(found->second) : Json(nullptr);
   }
 
+  [[nodiscard]] const std::vector<PageRow>& all() const { return rows_; }
+
+  /// The rows of the records of mine, with what is said of them.
+  [[nodiscard]] RecordRows record_rows() const {
+    RecordRows rows;
+    for (const auto& [record, row] : row_of_record_) {
+      RecordRow& added = rows[record];
+      added.row = static_cast<int64_t>(row);
+      if (rows_[row].verdict != nullptr) added.verdict = rows_[row].verdict->verdict;
+    }
+    return rows;
+  }
+
  private:
   static bool has_pairs(const Sheet& sheet) {
     return sheet.matching.pairs.size() == sheet.rows.size();
@@ -92,11 +110,12 @@ class Rows {
     return static_cast<size_t>(&record - input_.mine.records.data());
   }
 
-  void add(const Sheet& sheet, const std::vector<RowVerdict>& verdicts) {
+  void add(size_t place, const std::vector<RowVerdict>& verdicts) {
+    const Sheet& sheet = input_.comparison.sheets[place];
     for (size_t i = 0; i < sheet.rows.size(); ++i) {
       const Row& row = sheet.rows[i];
       if (row.filtered) continue;
-      PageRow added{.row = &row, .levels = sheet.name};
+      PageRow added{.row = &row, .sheet = place, .index = i, .levels = sheet.name};
       if (!verdicts.empty()) added.verdict = &verdicts[i];
       if (!has_pairs(sheet) || input_.comparison.weights) {
         added.module = row.label;
@@ -175,6 +194,67 @@ Json unmatched_of(const ComparisonPage& input) {
   return list;
 }
 
+/// The row of the page that shows this pair, or null.
+const PageRow* shown(const Rows& rows, const Row& wanted) {
+  for (const PageRow& row : rows.all()) {
+    if (row.row->order == wanted.order && row.row->label == wanted.label) return &row;
+  }
+  return nullptr;
+}
+
+/// Adds the graph and the links of rows. Returns the rows around the suspect.
+std::vector<size_t> add_flow_of(const ComparisonPage& input, const Rows& rows,
+                                const std::vector<const Row*>& worst, std::vector<Blob>* blobs) {
+  FlowOfPage flow{.mine = input.mine};
+  const auto record_of = [&](const PageRow& row) {
+    return static_cast<size_t>(row.record - input.mine.records.data());
+  };
+  if (input.verdict != nullptr && !input.verdict->candidates.empty())
+    flow.suspect = &input.verdict->candidates.front();
+  if (!worst.empty()) {
+    const PageRow* row = shown(rows, *worst.front());
+    if (row != nullptr && row->record != nullptr) flow.worst_record = record_of(*row);
+  }
+  for (const PageRow& row : rows.all()) {
+    if (row.record == nullptr) continue;
+    flow.records.push_back(record_of(row));
+    if (row.row->picture) flow.always.push_back(record_of(row));
+  }
+  const RecordRows record_rows = rows.record_rows();
+  std::vector<size_t> around;
+  for (const size_t record : add_flow(flow, record_rows, blobs)) {
+    if (const auto found = record_rows.find(record); found != record_rows.end())
+      around.push_back(static_cast<size_t>(found->second.row));
+  }
+  return around;
+}
+
+/// Reads pairs once more that have no picture and should have one: those around the suspect, and
+/// the worst where none were made while comparing.
+void complete_pictures(const ComparisonPage& input, const Rows& rows,
+                       const std::vector<size_t>& around, const std::vector<const Row*>& worst) {
+  constexpr size_t kMostAround = 24;
+  if (input.options == nullptr) return;
+  const auto complete = [&](const PageRow& row) {
+    if (row.record == nullptr || row.row->picture || !row.row->metrics || row.row->identical)
+      return;
+    compare::add_picture(input.golden, input.mine, *input.options,
+                         &input.comparison.sheets[row.sheet], row.index);
+  };
+  for (size_t i = 0; i < std::min(around.size(), kMostAround); ++i) complete(rows.all()[around[i]]);
+  if (input.options->pictures.worst > 0) return;
+  for (const Row* row : worst) {
+    if (const PageRow* place = shown(rows, *row)) complete(*place);
+  }
+}
+
+void add_details(const Rows& rows, std::vector<Blob>* blobs) {
+  for (size_t i = 0; i < rows.all().size(); ++i) {
+    if (const auto& picture = rows.all()[i].row->picture)
+      blobs->push_back({"details-" + std::to_string(i), details_json(*picture).dump()});
+  }
+}
+
 }  // namespace
 
 Page comparison_page(const ComparisonPage& input) {
@@ -209,6 +289,10 @@ Page comparison_page(const ComparisonPage& input) {
   json["sides"] = {side_json(input.golden, "golden"), side_json(input.mine, "mine")};
   json["unmatched"] = unmatched_of(input);
   json["table"] = add_table(rows.table(), "c", &page.blobs);
+  const std::vector<const Row*> worst = comparison.worst_rows(kPagePictures);
+  const std::vector<size_t> around = add_flow_of(input, rows, worst, &page.blobs);
+  complete_pictures(input, rows, around, worst);
+  add_details(rows, &page.blobs);
   return page;
 }
 

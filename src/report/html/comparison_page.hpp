@@ -8,12 +8,18 @@
 
 namespace assay::report::html {
 
+/// So many of the rows that differ most say in the page where and how they differ.
+inline constexpr size_t kPagePictures = 200;
+
 struct ComparisonPage {
-  const compare::Comparison& comparison;
+  compare::Comparison&
+      comparison;  // rows get the pictures that the page wants and that are missing
   const run::Run& golden;
   const run::Run& mine;
   const locate::Verdict* verdict = nullptr;  // null: none was asked for
   std::vector<std::string> notes = {};       // for the user, one sentence each
+  /// Of the comparison: for pairs that are read once more. Null: no more pictures than there are.
+  const compare::CompareOptions* options = nullptr;
 };
 
 [[nodiscard]] Page comparison_page(const ComparisonPage& input);

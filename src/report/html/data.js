@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page holds, unpacked when it is asked for.   docs/formats/page.md
 
+export function hasBlob(name) {
+  return document.getElementById(`blob-${name}`) !== null;
+}
+
 /** Bytes of a blob; null where the page has none of that name. */
 export async function blobBytes(name) {
   const element = document.getElementById(`blob-${name}`);

@@ -24,7 +24,7 @@ export function s(tag, attributes = {}, ...children) {
 /** Two columns: what, how much. Rows whose value is null are left out. */
 export function facts(rows) {
   const known = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return h("dl", { class: "facts" }, known.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+  return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 /** A part of the page that opens and closes. */

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts the parts together. Each view is made when it is first looked at.
 import { aboutBox } from "./about.js";
-import { openPage } from "./data.js";
+import { hasBlob, openPage } from "./data.js";
 import { h } from "./dom.js";
+import { graphView } from "./graph.js";
 import { mapView } from "./map.js";
+import { operationsView } from "./operations.js";
+import { quantisationView } from "./quantisation.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
+import { tensorPanel } from "./tensor.js";
 import { treeView } from "./tree.js";
 import { verdictBanner } from "./verdict.js";
 
 /** The views of a page: name, title, a function that makes it (or a promise of it). */
 function viewsOf(page) {
-  const views = [];
-  if (page.kind === "comparison") views.push({ name: "map", title: "Map", make: () => mapView(page) });
-  if (page.table.has("module")) views.push({ name: "modules", title: "Modules", make: () => treeView(page) });
-  views.push({ name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) });
-  return views;
+  return [
+    page.kind === "comparison" && { name: "map", title: "Map", make: () => mapView(page) },
+    page.table.has("module") && { name: "modules", title: "Modules", make: () => treeView(page) },
+    page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
+    page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
+    hasBlob("graph") && { name: "graph", title: "Neighbourhood", make: graphView },
+    { name: "runs", title: page.sides.length > 1 ? "Runs" : "Run", make: () => sidesView(page) },
+  ].filter(Boolean);
 }
 
 function tabBar(views, show) {
@@ -61,10 +68,14 @@ function viewArea(page) {
 async function start() {
   const page = await openPage();
   const { area, ready } = viewArea(page);
-  document.getElementById("page").replaceChildren(verdictBanner(page), area, aboutBox());
-  await ready;
+  const tensor = tensorPanel(page);
+  document.getElementById("page").replaceChildren(verdictBanner(page), h("div", { class: "desk" }, area, tensor.panel), aboutBox());
+  await Promise.all([ready, tensor.ready]);
   performance.mark("assay-interactive");
   document.documentElement.dataset.ready = "true";
 }
 
-start();
+start().catch((error) => {
+  document.documentElement.dataset.ready = "false";
+  throw error;
+});

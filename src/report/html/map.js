@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 import { counted, shortened } from "./format.js";
 import { HEAT_ENDS, LEVEL, MARK, readPlaces, stepName, timesText } from "./places.js";
-import { depthPlot } from "./plots.js";
+import { DepthPlot } from "./plots.js";
 import { state } from "./state.js";
 import { rowTip, tipBox } from "./tip.js";
 
@@ -21,14 +21,14 @@ function inParts(list, size) {
   return parts;
 }
 
-function rangeText(list, name = String) {
+function spanText(list, name = String) {
   return list.length === 1 ? name(list[0]) : `${name(list[0])}-${name(list.at(-1))}`;
 }
 
 function columnOf(steps, ranks, manyRanks) {
-  const step = stepName(steps[0]) === "weights" ? "weights" : `step${steps.length > 1 ? "s" : ""} ${rangeText(steps)}`;
-  const rank = `rank${ranks.length > 1 ? "s" : ""} ${rangeText(ranks)}`;
-  return { steps, ranks, short: rangeText(steps, stepName), rank: rangeText(ranks), name: manyRanks ? `${step}, ${rank}` : step };
+  const step = stepName(steps[0]) === "weights" ? "weights" : `step${steps.length > 1 ? "s" : ""} ${spanText(steps)}`;
+  const rank = `rank${ranks.length > 1 ? "s" : ""} ${spanText(ranks)}`;
+  return { steps, ranks, short: spanText(steps, stepName), rank: spanText(ranks), name: manyRanks ? `${step}, ${rank}` : step };
 }
 
 /** Columns of [steps] and [ranks], at most about `most`: neighbours share one where there are more. */
@@ -92,12 +92,12 @@ function shortTimes(times) {
 
 function cellElement(places, line, column, cell, by, width) {
   const attributes = { role: "gridcell", "aria-label": cellWords(places, line, column, cell, by) };
-  if (cell === null) return h("div", { ...attributes, class: "cell absent" });
+  if (cell === null) return h("div", { ...attributes, class: "map-cell absent" });
   const { judgements } = places;
   const [mark, level, times] = [judgements.mark[cell.worst], judgements.level[by][cell.worst], judgements.times[by][cell.worst]];
   const written = width >= MAP_CELL.numbers && level >= LEVEL.beyond && level < LEVEL.broken ? shortTimes(times) : "";
   const kind = mark === MARK.wrong ? "wrong" : `level-${level}`;
-  return h("div", { ...attributes, class: `cell ${kind}`, "data-row": cell.worst, "data-count": cell.count }, MAP_SIGN[mark], written);
+  return h("div", { ...attributes, class: `map-cell ${kind}`, "data-row": cell.worst, "data-count": cell.count }, MAP_SIGN[mark], written);
 }
 
 // ---- lines ----
@@ -135,7 +135,7 @@ function lineHead(line, width) {
   const size = line.children === undefined ? "" : ` (${counted(line.children.length, "place")})`;
   const text = shortened(line.label, Math.floor((width - 22 - line.depth * 10) / 6.6));
   return h("div", {
-    role: "rowheader", class: "line-head", title: `${line.name || "(model)"}${size}`, style: `padding-left:${line.depth * 10}px`,
+    role: "rowheader", class: "map-line-head", title: `${line.name || "(model)"}${size}`, style: `padding-left:${line.depth * 10}px`,
     "aria-expanded": line.children === undefined ? null : String(line.isOpen), "aria-label": `${line.name || "(model)"}${size}`,
   }, h("span", { class: "twist" }, sign), text);
 }
@@ -153,7 +153,7 @@ function columnHeads(columns, width) {
     return width >= 26 ? `·${column.ranks[0]}` : "";
   };
   return columns.map((column, i) =>
-    h("div", { role: "columnheader", class: `column-head${i < weights ? " weights" : ""}`, "aria-label": column.name, title: column.name }, h("span", {}, text(column, i))));
+    h("div", { role: "columnheader", class: `map-column-head${i < weights ? " weights" : ""}`, "aria-label": column.name, title: column.name }, h("span", {}, text(column, i))));
 }
 
 /** What columns differ in; weights are not counted. `perStep`: ranks beside each other. */
@@ -192,8 +192,8 @@ function mapCallout(places, i, count, size) {
   const room = Math.min(size.room, Math.max(size.label + count * (size.cell + 1), LEAST_MAP));
   const text = shortened(places.first.text, Math.floor(room / LETTER) - 3);
   const shift = Math.max(-left, Math.min(0, room - left - (text.length + 3) * LETTER));
-  const words = h("span", { class: shift < 0 ? "callout moved" : "callout", "aria-hidden": "true", style: `left:${shift < 0 ? shift : 16}px` }, text);
-  return [h("span", { class: "callout", "aria-hidden": "true" }, "↑"), words];
+  const words = h("span", { class: shift < 0 ? "map-callout moved" : "map-callout", "aria-hidden": "true", style: `left:${shift < 0 ? shift : 16}px` }, text);
+  return [h("span", { class: "map-callout", "aria-hidden": "true" }, "↑"), words];
 }
 
 function markFirst(places, element, i, count, size) {
@@ -207,7 +207,7 @@ function lineElement(places, line, columns, columnOfRow, by, size) {
   const elements = cells.map((cell, i) => cellElement(places, line, columns[i], cell, by, size.cell));
   const first = holdsFirst(places, line) ? firstColumn(places, columns) : -1;
   if (first >= 0) markFirst(places, elements[first], first, columns.length, size);
-  return h("div", { role: "row", class: first >= 0 ? "line marked" : "line" }, lineHead(line, size.label), elements);
+  return h("div", { role: "row", class: first >= 0 ? "map-line marked" : "map-line" }, lineHead(line, size.label), elements);
 }
 
 /** "step" over the columns of steps. */
@@ -228,17 +228,15 @@ function fittedMap(places, room) {
   return { columns, label, cell, room };
 }
 
-function gridOf(places, room, by) {
+/** {heads and lines as elements, lines, columns, title, style, width in pixels} */
+function drawnMap(places, room, by) {
   const { columns, ...size } = fittedMap(places, room);
   const columnOfRow = columnsOfRows(places, columns);
   const lines = linesOf(places.root, openKeys(places));
-  const head = h("div", { role: "row", class: "line heads" }, h("div", { role: "columnheader", class: "line-head note" }, "place"), columnHeads(columns, size.cell));
-  const rows = lines.map((line) => lineElement(places, line, columns, columnOfRow, by, size));
-  const grid = h("div", {
-    role: "grid", class: "grid", tabindex: 0, "aria-label": "errors by place and step", "aria-readonly": "true",
-    style: `--label:${size.label}px;--cell:${size.cell}px;--count:${columns.length};--row:${lines.length > 60 ? 16 : 20}px`,
-  }, head, rows);
-  return { grid, title: axisTitle(columns, size), lines, columns, width: size.label + columns.length * (size.cell + 1) };
+  const head = h("div", { role: "row", class: "map-line heads" }, h("div", { role: "columnheader", class: "map-line-head note" }, "place"), columnHeads(columns, size.cell));
+  const elements = [head, ...lines.map((line) => lineElement(places, line, columns, columnOfRow, by, size))];
+  const style = `--label:${size.label}px;--cell:${size.cell}px;--count:${columns.length};--row:${lines.length > 60 ? 16 : 20}px`;
+  return { elements, lines, columns, style, title: axisTitle(columns, size), width: size.label + columns.length * (size.cell + 1) };
 }
 
 // ---- pointing and keys ----
@@ -253,18 +251,27 @@ function movedTo(event, at, lines, columns) {
   return to && [Math.max(0, Math.min(lines, to[0])), Math.max(0, Math.min(columns, to[1]))];
 }
 
-/** What answers to pointer and keys. `at` is [line, column] of the active cell; number 0 are heads. */
-class MapPointer {
-  constructor(map, places, tip, at) {
-    Object.assign(this, map, { places, tip });
-    this.at = [Math.min(at[0], map.lines.length), Math.min(at[1], map.columns.length)];
+/** The grid, and what answers to pointer and keys. `at` is [line, column] of the active cell; number 0 are heads. */
+class MapGrid {
+  constructor(places, tip) {
+    Object.assign(this, { places, tip, lines: [], columns: [], at: [1, 1] });
+    this.grid = h("div", { role: "grid", class: "map-grid", tabindex: 0, "aria-label": "errors by place and step", "aria-readonly": "true" });
     const on = (name, answer) => this.grid.addEventListener(name, answer);
     on("keydown", (event) => this.answerKey(event));
     on("click", (event) => this.answerClick(event));
     on("pointerover", (event) => this.tell(this.placeOf(event.target)));
     on("pointerleave", tip.hide);
     on("blur", tip.hide);
-    this.activate(this.at);
+  }
+
+  /** Shows another map; the active cell stays in its place. */
+  take({ elements, lines, columns, style }) {
+    const key = this.lines[this.at[0] - 1]?.key;
+    const line = this.at[0] === 0 ? 0 : Math.max(1, lines.findIndex((one) => one.key === key) + 1);
+    Object.assign(this, { lines, columns });
+    this.grid.setAttribute("style", style);
+    this.grid.replaceChildren(...elements);
+    this.activate([line, Math.min(this.at[1], columns.length)]);
   }
 
   element([line, column]) {
@@ -272,12 +279,12 @@ class MapPointer {
   }
 
   placeOf(target) {
-    const cell = target.closest(".grid > .line > *");
+    const cell = target.closest(".map-grid > .map-line > *");
     return cell && [[...this.grid.children].indexOf(cell.parentNode), [...cell.parentNode.children].indexOf(cell)];
   }
 
   activate(to) {
-    this.element(this.at).removeAttribute("id");
+    this.grid.querySelector("#map-active")?.removeAttribute("id");
     this.at = to;
     this.element(to).id = "map-active";
     this.grid.setAttribute("aria-activedescendant", "map-active");
@@ -316,12 +323,6 @@ class MapPointer {
     this.activate(to);
     this.use(to);
   }
-
-  /** Where the same line and column are in a map drawn anew. */
-  placeIn(map) {
-    const key = this.lines[this.at[0] - 1]?.key;
-    return [Math.max(0, map.lines.findIndex((line) => line.key === key) + 1), this.at[1]];
-  }
 }
 
 function useLine(places, line) {
@@ -337,22 +338,22 @@ function useColumn(column) {
 
 // ---- what the colours mean ----
 
-function heatLegend() {
+function classLegend() {
   const ends = HEAT_ENDS.map((end) => (end >= 1e4 ? `1e${Math.log10(end)}` : String(end)));
-  const scale = ends.map((end, i) => h("span", { class: "step" }, h("span", { class: `cell level-${LEVEL.beyond + i}` }), h("span", { class: "end" }, end)));
+  const scale = ends.map((end, i) => h("span", { class: "step" }, h("span", { class: `map-cell level-${LEVEL.beyond + i}` }), h("span", { class: "end" }, end)));
   return h("span", { class: "scale" }, h("span", { class: "words" }, "times what rounding explains, from"), scale);
 }
 
 function mapLegend(places, by) {
   const levels = new Set(places.judgements.level[by]);
   const marks = new Set(places.judgements.mark);
-  const entry = (kind, words, sign = "") => h("span", { class: "entry" }, h("span", { class: `cell ${kind}` }, sign), words);
+  const entry = (kind, words, sign = "") => h("span", { class: "entry" }, h("span", { class: `map-cell ${kind}` }, sign), words);
   return h("div", { class: "map-legend", role: "group", "aria-label": "legend" },
     marks.has(MARK.wrong) ? entry("wrong", "wrong by itself", MAP_SIGN[MARK.wrong]) : null,
     places.first ? entry("ringed", "first bad") : null,
     entry("level-1", by === "own" ? "no own error" : "equal"),
     entry("level-2", `within rounding (below ${HEAT_ENDS[0]} times)`),
-    heatLegend(),
+    classLegend(),
     marks.has(MARK.grown) ? entry("level-3", "grew here", MAP_SIGN[MARK.grown]) : null,
     levels.has(LEVEL.broken) ? entry("level-10", "NaN or infinity", MAP_SIGN[MARK.broken]) : null,
     levels.has(LEVEL.unknown) ? entry("level-0", by === "own" ? "own error not known" : "not judged") : null,
@@ -394,8 +395,12 @@ function roomOfMap(width) {
 
 class MapView {
   constructor(page, places) {
-    Object.assign(this, { page, places, tip: tipBox(), width: 0, pointer: null });
-    [this.top, this.mapPart, this.plotPart] = [h("div", {}), h("div", { class: "map-part" }), h("div", { class: "plot-part" })];
+    Object.assign(this, { page, places, tip: tipBox(), width: 0 });
+    this.grid = new MapGrid(places, this.tip);
+    this.plot = new DepthPlot(places, this.tip);
+    [this.top, this.title, this.note] = [h("div", {}), h("div", {}), h("p", { class: "note" })];
+    this.mapPart = h("div", { class: "map-part" }, this.title, this.grid.grid, this.note);
+    this.plotPart = h("div", { class: "plot-part" }, this.plot.element);
     this.desk = h("div", { class: "map-desk" }, this.mapPart, this.plotPart);
     this.element = h("div", { class: "map" }, h("h2", {}, "Where the runs differ"), this.top, this.desk, this.tip.box);
     state.on(["errors", "open", "steps"], () => this.draw());
@@ -416,23 +421,20 @@ class MapView {
 
   drawMap() {
     const by = state.get("errors") === "own" ? "own" : "all";
-    const hadFocus = this.mapPart.contains(document.activeElement);
     const room = roomOfMap(this.width);
-    const map = gridOf(this.places, room, by);
+    const map = drawnMap(this.places, room, by);
     this.top.replaceChildren(mapControls(this.page, by), mapLegend(this.places, by));
-    this.mapPart.replaceChildren(...[map.title, map.grid].filter(Boolean), h("p", { class: "note" }, mapNote(this.places, map.columns)));
+    this.title.replaceChildren(map.title ?? "");
+    this.grid.take(map);
+    this.note.textContent = mapNote(this.places, map.columns);
     this.mapPart.style.width = `${Math.min(room, Math.max(map.width + 4, LEAST_MAP))}px`;
-    this.pointer = new MapPointer(map, this.places, this.tip, this.pointer?.placeIn(map) ?? [1, 1]);
-    if (hadFocus) map.grid.focus();
   }
 
   drawPlot() {
     if (this.width === 0) return;
     const room = this.width < BESIDE ? this.width : this.width - this.mapPart.offsetWidth - GAP;
     this.plotPart.style.width = `${room}px`;
-    const hadFocus = this.plotPart.contains(document.activeElement) ? document.activeElement.name : null;
-    this.plotPart.replaceChildren(depthPlot(this.places, room, this.tip));
-    if (hadFocus) this.plotPart.querySelector(`select[name="${hadFocus}"]`)?.focus();
+    this.plot.draw(room);
   }
 }
 

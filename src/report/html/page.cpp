@@ -51,20 +51,6 @@ std::string deflated(std::string_view bytes) {
   return out;
 }
 
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (k < count ? static_cast<uint8_t>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) out += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
-}
-
 void append_blob(const std::string& name, std::string_view bytes, std::string* out) {
   *out += "<script type=\"text/plain\" id=\"blob-" + name + "\">" + base64(deflated(bytes)) +
           "</script>\n";

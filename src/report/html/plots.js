@@ -116,7 +116,7 @@ function depthBars(points, { x, bottom, height }, judgements) {
 
 // Equal values at the bottom, NaN at the top, what is wrong by itself on the line.
 function depthSigns(points, { x, bottom, height }, judgements) {
-  const at = (i, y, text, kind) => s("text", { class: `sign ${kind}`, x: x(i), y: y + 4, "text-anchor": "middle" }, text);
+  const at = (i, y, text, kind) => s("text", { class: `mark ${kind}`, x: x(i), y: y + 4, "text-anchor": "middle" }, text);
   const equal = points.flatMap(({ error }, i) => (error === 0 ? [`M${(x(i) - 1.5).toFixed(1)},${bottom}h3`] : []));
   const others = points.flatMap(({ row, error }, i) => {
     if (judgements.level.all[row] === LEVEL.broken) return [at(i, DEPTH.top + 6, "✕", "broken")];
@@ -143,78 +143,102 @@ function depthSummary(points, places, stepText) {
   return `Error against depth, ${stepText}: ${points.length} places, ${beyond} beyond rounding.${first} Worst: ${judgements.name(worst)}, ${number(judgements.error(worst)) || "not known"}. Arrow keys go through the places, Enter opens one.`;
 }
 
-function depthDrawing(points, places, width, stepText) {
-  const scales = depthScales(points, width);
-  const { judgements } = places;
-  const cursor = s("line", { class: "cursor", y1: DEPTH.top, y2: scales.bottom, visibility: "hidden" });
-  const drawing = s("svg", { class: "depth", width, height: DEPTH.height, role: "img", tabindex: 0, "aria-label": depthSummary(points, places, stepText) },
-    depthFloor(points, scales), depthAxes(points, scales, width, places.isOrdered), depthBars(points, scales, judgements), depthLine(points, scales),
-    depthFirst(points, scales, places, width), depthSigns(points, scales, judgements), cursor);
-  return { drawing, cursor, scales };
-}
-
-// ---- pointing and keys ----
-
-function pointAt(event, drawing, { x }, count) {
-  const at = Math.round(x.invert(event.clientX - drawing.getBoundingClientRect().left));
-  return Math.max(0, Math.min(count - 1, at));
-}
-
-function watchDepth({ drawing, cursor, scales }, points, places, tip, said) {
-  let at = Math.max(0, points.findIndex(({ place }) => place === places.first?.place));
-  const show = (i) => {
-    at = i;
-    const { row, place } = points[i];
-    cursor.setAttribute("x1", scales.x(i));
-    cursor.setAttribute("x2", scales.x(i));
-    cursor.setAttribute("visibility", "visible");
-    tip.show(cursor, rowTip(places.judgements, row, 1, place.name || "(model)"));
-  };
-  const hide = () => {
-    cursor.setAttribute("visibility", "hidden");
-    tip.hide();
-  };
-  drawing.addEventListener("pointermove", (event) => show(pointAt(event, drawing, scales, points.length)));
-  drawing.addEventListener("pointerleave", hide);
-  drawing.addEventListener("blur", hide);
-  drawing.addEventListener("click", (event) => state.set({ row: points[pointAt(event, drawing, scales, points.length)].row }));
-  drawing.addEventListener("keydown", (event) => {
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, PageDown: at + 10, PageUp: at - 10, Home: 0, End: points.length - 1 }[event.key];
-    if (event.key === "Escape") return hide();
-    if (event.key === "Enter" || event.key === " ") state.set({ row: points[at].row });
-    else if (to === undefined) return;
-    else {
-      show(Math.max(0, Math.min(points.length - 1, to)));
-      said.textContent = `${points[at].place.name || "(model)"}: error ${number(points[at].error) || "not known"}`;
-    }
-    event.preventDefault();
-  });
-}
-
 // ---- all of it ----
 
-function depthSelect(name, values, chosen) {
-  const options = values.map((value) => h("option", { value: String(value), selected: value === chosen }, stepName(value)));
-  return h("label", {}, `${name} `, h("select", { name, onchange: (event) => state.set({ [name]: event.target.value }) }, options));
+function depthSelect(name, values) {
+  const options = values.map((value) => h("option", { value: String(value) }, stepName(value)));
+  return h("select", { name, "aria-label": `${name} of the plot`, onchange: (event) => state.set({ [name]: event.target.value }) }, options);
 }
 
 function depthLegend(knowsOwn) {
-  const entry = (kind, words) => h("span", { class: "entry" }, h("span", { class: `key ${kind}` }), words);
+  const entry = (kind, words) => h("span", { class: "entry" }, h("span", { class: `depth-key ${kind}` }), words);
   return h("div", { class: "map-legend" }, entry("total", "error"), entry("floor", "one rounding explains this much"),
     knowsOwn ? [entry("own", "own error"), entry("own wrong", "own error, wrong by itself")] : null);
 }
 
 /** The plot of one step, with its choice of steps and its legend. */
-export function depthPlot(places, width, tip) {
-  const choice = depthChoice(places);
-  const points = depthPoints(places, choice);
-  const { judgements } = places;
-  const stepText = stepName(choice.step) === "weights" ? "weights" : `step ${choice.step}${places.ranks.length > 1 ? `, rank ${choice.rank}` : ""}`;
-  const heading = h("h3", {}, `Error against depth, ${stepText}`);
-  const selects = [choice.steps.length > 1 ? depthSelect("step", choice.steps, choice.step) : null, places.ranks.length > 1 ? depthSelect("rank", places.ranks, choice.rank) : null];
-  if (points.length === 0) return h("div", {}, heading, selects, h("p", { class: "note" }, "No tensor of it was compared."));
-  const said = h("p", { class: "unseen", role: "status" });
-  const drawn = depthDrawing(points, places, width, stepText);
-  watchDepth(drawn, points, places, tip, said);
-  return h("div", {}, heading, h("div", { class: "map-controls" }, selects), depthLegend(points.some(({ own }) => own > 0)), drawn.drawing, said);
+export class DepthPlot {
+  constructor(places, tip) {
+    Object.assign(this, { places, tip, points: [], at: null });
+    const { steps } = depthChoice(places);
+    this.selects = { step: depthSelect("step", steps), rank: depthSelect("rank", places.ranks) };
+    const shown = [steps.length > 1 && ["step ", this.selects.step], places.ranks.length > 1 && ["rank ", this.selects.rank]].filter(Boolean);
+    [this.heading, this.legend] = [h("h3", {}), h("div", {})];
+    this.said = h("p", { class: "unseen", role: "status" });
+    this.drawing = s("svg", { class: "depth", height: DEPTH.height, role: "img", tabindex: 0 });
+    this.listen();
+    this.element = h("div", {}, this.heading, h("div", { class: "map-controls" }, shown.map((part) => h("label", {}, part))), this.legend, this.drawing, this.said);
+  }
+
+  listen() {
+    const on = (name, answer) => this.drawing.addEventListener(name, answer);
+    on("pointermove", (event) => this.show(this.pointAt(event)));
+    on("pointerleave", () => this.hide());
+    on("blur", () => this.hide());
+    on("click", (event) => this.open(this.pointAt(event)));
+    on("keydown", (event) => this.answerKey(event));
+  }
+
+  draw(width) {
+    const choice = depthChoice(this.places);
+    const manyRanks = this.places.ranks.length > 1;
+    const stepText = stepName(choice.step) === "weights" ? "weights" : `step ${choice.step}${manyRanks ? `, rank ${choice.rank}` : ""}`;
+    this.points = depthPoints(this.places, choice);
+    this.at = Math.max(0, this.points.findIndex(({ place }) => place === this.places.first?.place));
+    this.heading.textContent = `Error against depth, ${stepText}`;
+    for (const name of ["step", "rank"]) this.selects[name].value = String(choice[name]);
+    this.legend.replaceChildren(this.points.length > 0 ? depthLegend(this.points.some(({ own }) => own > 0)) : h("p", { class: "note" }, "No tensor of it was compared."));
+    this.drawing.toggleAttribute("hidden", this.points.length === 0);
+    if (this.points.length > 0) this.fill(width, stepText);
+  }
+
+  fill(width, stepText) {
+    const { points, places } = this;
+    const scales = depthScales(points, width);
+    this.scales = scales;
+    this.cursor = s("line", { class: "cursor", y1: DEPTH.top, y2: scales.bottom, visibility: "hidden" });
+    this.drawing.setAttribute("width", width);
+    this.drawing.setAttribute("aria-label", depthSummary(points, places, stepText));
+    const parts = [
+      depthFloor(points, scales), depthAxes(points, scales, width, places.isOrdered), depthBars(points, scales, places.judgements),
+      depthLine(points, scales), depthFirst(points, scales, places, width), depthSigns(points, scales, places.judgements), this.cursor,
+    ];
+    this.drawing.replaceChildren(...parts.flat(Infinity).filter(Boolean));
+  }
+
+  pointAt(event) {
+    const at = Math.round(this.scales.x.invert(event.clientX - this.drawing.getBoundingClientRect().left));
+    return Math.max(0, Math.min(this.points.length - 1, at));
+  }
+
+  show(at) {
+    this.at = at;
+    const { row, place } = this.points[at];
+    for (const end of ["x1", "x2"]) this.cursor.setAttribute(end, this.scales.x(at));
+    this.cursor.setAttribute("visibility", "visible");
+    this.tip.show(this.cursor, rowTip(this.places.judgements, row, 1, place.name || "(model)"));
+  }
+
+  hide() {
+    this.cursor?.setAttribute("visibility", "hidden");
+    this.tip.hide();
+  }
+
+  open(at) {
+    this.hide();
+    state.set({ row: this.points[at].row });
+  }
+
+  answerKey(event) {
+    const { at, points } = this;
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, PageDown: at + 10, PageUp: at - 10, Home: 0, End: points.length - 1 }[event.key];
+    if (event.key === "Escape") return this.hide();
+    if (event.key === "Enter" || event.key === " ") this.open(at);
+    else if (to === undefined) return;
+    else {
+      this.show(Math.max(0, Math.min(points.length - 1, to)));
+      this.said.textContent = `${points[this.at].place.name || "(model)"}: error ${number(points[this.at].error) || "not known"}`;
+    }
+    event.preventDefault();
+  }
 }

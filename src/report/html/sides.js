@@ -19,9 +19,27 @@ function captured(side) {
   return side.complete ? planned : `${planned}, not complete`;
 }
 
+// Two captures never have these in common: they come last.
+const OF_ONE_CAPTURE = ["started", "finished", "host.pid"];
+
+function byInterest(a, b) {
+  const last = (name) => Number(OF_ONE_CAPTURE.includes(name));
+  return last(a) - last(b) || (a < b ? -1 : 1);
+}
+
+/** A command line is kept as a JSON list of words. */
+function propertyText(value) {
+  if (!value.startsWith('["')) return value;
+  try {
+    return JSON.parse(value).map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(word))).join(" ");
+  } catch {
+    return value;
+  }
+}
+
 function properties(sides) {
-  const names = [...new Set(sides.flatMap((side) => Object.keys(side.properties)))].sort();
-  const rows = names.map((name) => [name, ...sides.map((side) => side.properties[name] ?? "")]);
+  const names = [...new Set(sides.flatMap((side) => Object.keys(side.properties)))].sort(byInterest);
+  const rows = names.map((name) => [name, ...sides.map((side) => propertyText(side.properties[name] ?? ""))]);
   const differs = (row) => row.slice(1).some((value) => value !== row[1]);
   return { different: rows.filter(differs), equal: rows.filter((row) => !differs(row)) };
 }

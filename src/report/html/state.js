@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the reader is looking at. It stands behind the # of the address, so that every state has a link.
 //   row     number of the row that is open         view   map, modules, table, runs
+//   element number of the worst element of that row that is pointed at
 //   q       words of the search                    level, verdict, sort   of the table
 //   errors, open, steps   of the map               step, rank   of the plot of depth        type   of the tree
 const listeners = [];
@@ -37,6 +38,7 @@ export const state = {
   set(changes, quiet = false) {
     const before = current;
     current = { ...current };
+    if ("row" in changes) delete current.element; // of another row
     for (const [key, value] of Object.entries(changes)) {
       if (value === null || value === "") delete current[key];
       else current[key] = String(value);

@@ -2,6 +2,7 @@
 // The box that says more about what is pointed at.
 import { h } from "./dom.js";
 import { counted, number, shortened } from "./format.js";
+import { JUDGEMENT_MEANING } from "./judgement.js";
 import { timesText } from "./places.js";
 
 /** What the tooltip says of a row. */
@@ -37,5 +38,11 @@ export function tipBox() {
 
 /** Content for the tip of a row, the worst of `count`. */
 export function rowTip(judgements, row, count, title) {
-  return [h("p", { class: "tip-title" }, shortened(title, 90)), h("p", { class: "note" }, shortened(judgements.name(row), 90)), h("dl", {}, rowFacts(judgements, row, count))];
+  const meaning = JUDGEMENT_MEANING[judgements.verdict(row)];
+  return [
+    h("p", { class: "tip-title" }, shortened(title, 90)),
+    h("p", { class: "note" }, shortened(judgements.name(row), 90)),
+    h("dl", {}, rowFacts(judgements, row, count)),
+    meaning ? h("p", { class: "note" }, meaning) : "",
+  ];
 }

@@ -18,6 +18,7 @@
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
 #include "run/natural_sort.hpp"
+#include "run/topology_file.hpp"
 #include "topology/atb_names.hpp"
 #include "topology/graph.hpp"
 
@@ -150,6 +151,10 @@ class TreeMaker {
     result.exec_order = parse_number<int64_t>(id);
     for (const topology::Parameter& parameter : node.parameters)
       result.parameters.emplace(parameter.name, parameter.text);
+    result.inputs = node.inputs;
+    result.outputs = node.outputs;
+    for (std::string& written : topology::outputs_in_place(graph_, index))
+      result.outputs.push_back(std::move(written));
     for (size_t i = 0; i < node.children.size(); ++i)
       result.children.push_back(make(node.children[i], result.name, i));
     return result;
@@ -176,10 +181,8 @@ std::vector<FolderEntry> topology_files(const AtbLocation& location, const AtbPr
   return files;
 }
 
-std::optional<topology::Graph> read_graph_file(const std::string& path, Run* run) {
-  const std::optional<MappedFile> file = open_file(path, run);
-  if (!file) return std::nullopt;
-  Result<topology::Graph> graph = in_file(path, topology::read_graph(as_text(file->bytes())));
+std::optional<topology::Graph> read_topology(const std::string& path, Run* run) {
+  Result<topology::Graph> graph = read_topology_file(path);
   if (graph) return *std::move(graph);
   run->warnings.push_back(graph.error().describe());
   return std::nullopt;
@@ -361,7 +364,7 @@ std::optional<TopologyNode> read_atb_topology(const AtbLocation& location,
       root.children.push_back(std::move(child));
   };
   for (const FolderEntry& file : topology_files(location, process, "model")) {
-    const std::optional<topology::Graph> graph = read_graph_file(file.path, run);
+    const std::optional<topology::Graph> graph = read_topology(file.path, run);
     if (!graph) continue;
     root.type += (root.type.empty() ? "" : ", ") + graph->root().name;
     const TreeMaker maker(*graph, node_by_ids);
@@ -381,7 +384,7 @@ std::optional<TopologyNode> read_atb_topology(const AtbLocation& location,
     // A layer that is part of a model is there already, with all its nodes.
     const std::string name = file.name.substr(0, file.name.size() - 5);
     if (present.contains(topology::ids_of(name))) continue;
-    const std::optional<topology::Graph> graph = read_graph_file(file.path, run);
+    const std::optional<topology::Graph> graph = read_topology(file.path, run);
     if (graph) add(TreeMaker(*graph, node_by_ids).make(0, "", root.children.size()));
   }
   if (root.children.empty()) return std::nullopt;
