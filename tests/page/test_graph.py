@@ -82,14 +82,8 @@ def test_keyboard_goes_from_producers_to_consumers(llama, open_page):
     count = page.locator('.graph [role="button"]').count()
     for _ in range(count):
         page.keyboard.press("Tab")
-        seen.append(
-            page.evaluate(
-                "document.activeElement.getBoundingClientRect().y + document.querySelector('.graph-box').scrollTop + window.scrollY"
-            )
-        )
-    assert count > 3 and all(one <= other + 40 for one, other in zip(seen, seen[1:])), (
-        seen
-    )  # nodes of a layer differ in height
+        seen.append(page.evaluate("document.activeElement.getBoundingClientRect().y + document.querySelector('.graph-box').scrollTop + window.scrollY"))
+    assert count > 3 and all(one <= other + 40 for one, other in zip(seen, seen[1:])), seen  # nodes of a layer differ in height
     focused = page.evaluate("document.activeElement.dataset.id")
     page.keyboard.press("Enter")
     page.wait_for_selector(".tensor h2")
@@ -104,11 +98,7 @@ def test_links_of_a_row_lead_to_producers_and_consumers(llama, open_page):
     # Given the row of the norm's result, when its panel is open,
     file = PageFile(llama.page)
     rows = [row for row in file.rows]
-    row = next(
-        i
-        for i, one in enumerate(rows)
-        if one["module"] == "model.layers.3.input_layernorm" and one["role"] == "output" and one["token_id"] == 0
-    )
+    row = next(i for i, one in enumerate(rows) if one["module"] == "model.layers.3.input_layernorm" and one["role"] == "output" and one["token_id"] == 0)
     page = open_page(llama.page, fragment=f"#row={row}").page
     links = page.locator(".tensor ul.plain button").all_inner_texts()
     # then the projections that read it are links, and one of them opens the row of that projection.
@@ -128,9 +118,7 @@ def test_it_scrolls_in_its_own_box(llama, open_page, dark):
 def test_what_is_cut_is_counted(llama, open_page):
     page, graph = shown(open_page, llama), graph_of(llama)
     marks = page.locator(".graph .cut").all_text_contents()
-    counts = sorted(
-        node[key] for node in graph["nodes"] for key in ("more_producers", "more_consumers") if node[key] > 0
-    )
+    counts = sorted(node[key] for node in graph["nodes"] for key in ("more_producers", "more_consumers") if node[key] > 0)
     assert sorted(int(re.match(r"\+(\d+) more", mark).group(1)) for mark in marks) == counts
 
 

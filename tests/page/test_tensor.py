@@ -132,7 +132,9 @@ def test_worst_elements_are_those_of_torch(llama, llama_rows, open_page):
 def point(page: Any, down: int, rows: int, across: int, columns: int) -> str:
     """Points at the middle of a cell of the heat map; returns what is said of it."""
     box = page.locator(".heat canvas").bounding_box()
-    page.mouse.move(box["x"] + (across + 0.5) * box["width"] / columns, box["y"] + (down + 0.5) * box["height"] / rows)
+    page.mouse.move(
+        box["x"] + (across + 0.5) * box["width"] / columns, box["y"] + (down + 0.5) * box["height"] / rows
+    )
     return str(page.inner_text(".readout"))
 
 
@@ -152,11 +154,8 @@ def test_a_hover_tells_what_torch_says(llama, llama_rows, open_page, width):
 
 def test_other_axes_are_joined(llama, llama_rows, open_page):
     # Given the queries of four heads, when heads are chosen down and channels across,
-    row = next(
-        i
-        for i in range(len(llama_rows.file.rows))
-        if llama_rows.file.rows[i]["my_shape"] == "[1, 12, 64]" and f"details-{i}" in llama_rows.file.blobs
-    )
+    row = next(i for i in range(len(llama_rows.file.rows)) if llama_rows.file.rows[i]["my_shape"] == "[1, 12, 64]"
+               and f"details-{i}" in llama_rows.file.blobs)
     page = opened(open_page, llama, row)
     golden, mine = llama_rows.tensors(row)
     difference = (mine - golden).abs()[0]
@@ -194,9 +193,7 @@ def test_keyboard_only(small, open_page):
     assert page.evaluate("document.querySelector('.tensor').contains(document.activeElement)")
     for _ in range(40):
         page.keyboard.press("Tab")
-        if page.evaluate(
-            "document.activeElement.closest('.worst') !== null && document.activeElement.tagName === 'BUTTON'"
-        ):
+        if page.evaluate("document.activeElement.closest('.worst') !== null && document.activeElement.tagName === 'BUTTON'"):
             break
     page.keyboard.press("Enter")
     page.wait_for_selector(".heat .pointed")
@@ -250,11 +247,7 @@ def test_a_row_without_details_says_how_to_get_them(small, open_page, tmp_path):
 def test_details_of_rows_that_are_asked_for(small, tmp_path):
     scene = compared(small.golden, small.mine, tmp_path, "--details", "layers.0.*")
     file = PageFile(scene.page)
-    asked = [
-        i
-        for i, row in enumerate(file.rows)
-        if (row["module"] or "").startswith("layers.0.") and row["max_absolute_error"]
-    ]
+    asked = [i for i, row in enumerate(file.rows) if (row["module"] or "").startswith("layers.0.") and row["max_absolute_error"]]
     assert asked != []
     assert [i for i in asked if f"details-{i}" not in file.blobs] == []
     done = assay("compare", small.golden, small.mine, "-o", tmp_path, "--details", "x", status=2)
