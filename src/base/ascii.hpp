@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Letters of ASCII, whatever the locale.
+// Letters and digits of ASCII, whatever the locale.
 #pragma once
 #include <string>
 #include <string_view>
@@ -22,6 +22,11 @@ namespace assay {
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   }
   return out;
+}
+
+/// Nothing but digits, and at least one.
+[[nodiscard]] inline bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 }  // namespace assay

@@ -14,6 +14,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/bytes.hpp"
+#include "base/display.hpp"
 #include "base/file_changes.hpp"
 #include "base/hosted_descriptor.hpp"
 #include "base/interruption.hpp"
@@ -29,6 +30,31 @@ namespace {
 std::string temporary_folder() {
   std::string pattern = testing::TempDir() + "assay_base_XXXXXX";
   return mkdtemp(pattern.data());
+}
+
+// Columns: "a" 1, U+00E9 1, U+5C42 (a Chinese layer) 2, U+0301 (an accent over what is before) 0,
+// U+1F600 (a face) 2.
+constexpr std::string_view kMixed = "a\xC3\xA9\xE5\xB1\x82\x65\xCC\x81\xF0\x9F\x98\x80";
+
+TEST(DisplayColumns, CountsWhatATerminalShows) {
+  EXPECT_EQ(display_columns(""), 0u);
+  EXPECT_EQ(display_columns(kMixed), 7u);
+  EXPECT_EQ(display_columns("\xFF\xFE"), 2u);  // no UTF-8: a column a byte
+}
+
+TEST(DisplayColumns, CutsBetweenCharacters) {
+  EXPECT_EQ(first_columns(kMixed, 3), "a\xC3\xA9");  // a half of the next would fit
+  EXPECT_EQ(first_columns(kMixed, 5), "a\xC3\xA9\xE5\xB1\x82\x65\xCC\x81");
+  EXPECT_EQ(last_columns(kMixed, 3), "\x65\xCC\x81\xF0\x9F\x98\x80");
+  EXPECT_EQ(last_columns(kMixed, 2), "\xF0\x9F\x98\x80");
+  EXPECT_EQ(last_columns(kMixed, 1), "");
+  EXPECT_EQ(last_columns(kMixed, 99), kMixed);
+}
+
+TEST(NumberRanges, JoinsNeighbours) {
+  const std::vector<int64_t> numbers = {0, 1, 2, 5, 7, 8};
+  EXPECT_EQ(number_ranges(numbers, ", "), "0-2, 5, 7-8");
+  EXPECT_EQ(number_ranges({}, ","), "");
 }
 
 TEST(PythonRepr, PrintsWhatPythonPrints) {

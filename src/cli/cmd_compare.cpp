@@ -221,6 +221,14 @@ std::string_view hint_for(const Error& error) {
   }
 }
 
+// The node that the verdict accuses first; empty: none, or none is known to be the first.
+std::string first_bad(const CompareOutcome& outcome) {
+  if (!outcome.verdict || outcome.verdict->outcome != locate::VerdictOutcome::FirstWrong ||
+      !outcome.verdict->order_known)
+    return {};
+  return outcome.verdict->candidates.front().node;
+}
+
 int run_compare(const CompareRequest& request) {
   const Result<CompareOutcome> outcome = run_comparison(request);
   if (!outcome) {
@@ -237,6 +245,8 @@ int run_compare(const CompareRequest& request) {
   for (const std::string& note : outcome->notes) say("note", note);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
+                                         .blocks = use_blocks(),
+                                         .first_bad = first_bad(*outcome),
                                          .why = request.verdict_options.why,
                                          .files = outcome->files};
   std::string text = outcome->two_files ? report::pair_report(outcome->comparison, terminal)

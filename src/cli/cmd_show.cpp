@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <set>
 
+#include "base/display.hpp"
 #include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
@@ -17,8 +19,11 @@
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
 #include "cli/record_selection.hpp"
+#include "cli/record_text.hpp"
+#include "cli/run_tree.hpp"
 #include "cli/tensor_text.hpp"
 #include "report/html/run_page.hpp"
+#include "report/terminal_text.hpp"
 #include "run/container.hpp"
 #include "run/payload_check.hpp"
 #include "run/run.hpp"
@@ -53,24 +58,30 @@ struct Shown {
   bool computed = false;  // stats come from the values, not from the record
 };
 
-/// "float32"; of block-quantised values what they are stored as: "q8_0".
-std::optional<BlockType> block_type(const run::TensorRecord& record) {
-  return block_type_from_name(record.memory_format);
-}
-std::string dtype_text(const run::TensorRecord& record) {
-  if (block_type(record)) return record.memory_format;
-  return record.dtype ? std::string(name(*record.dtype)) : "?";
-}
+/// Where the lines go, and how long they may be.
+struct Screen {
+  Output out;
+  std::optional<int> width = {};  // columns; nothing in a pipe, where a line is as long as it is
 
-/// As they are stored.
-uint64_t tensor_bytes(const run::TensorRecord& record) {
-  if (!record.dtype || !record.shape) return 0;
-  const std::optional<int64_t> count = element_count(*record.shape);
-  if (!count) return 0;
-  if (const auto blocks = block_type(record))
-    return blocked_bytes(*blocks, *record.shape).value_or(0);
-  return storage_bytes(*record.dtype, static_cast<uint64_t>(*count)).value_or(0);
-}
+  [[nodiscard]] int layout_width() const { return width.value_or(80); }
+  /// A line that goes on below itself, `indent` columns from the left, where it is too long.
+  void line(const std::string& text, size_t indent) {
+    out.line(width ? report::hanging(text, indent, static_cast<size_t>(*width)) : text);
+  }
+  /// A tensor in a list: where it is, its name and its fields, with two blanks between them, where
+  /// lines break. A name too long for a line is shortened.
+  void tensor(const std::string& place, const std::string& name, const std::string& fields) {
+    constexpr size_t kIndent = 4, kLeastName = 16;
+    const auto columns = static_cast<size_t>(width.value_or(0));
+    const size_t room =
+        width ? std::max(kLeastName, columns - std::min(columns, place.size())) : SIZE_MAX;
+    std::string text = place + report::shorten(name, room) + "  " + fields;
+    for (size_t i = 1; width && i + 1 < text.size(); ++i) {
+      if (text[i] == ' ' && text[i - 1] != ' ' && text[i + 1] != ' ') text[i] = report::kNoBreak;
+    }
+    line(text, kIndent);
+  }
+};
 
 // Up to this size all of a tensor is read even where only some values are printed: 0.1 s.
 constexpr uint64_t kReadWholeBytes = uint64_t{256} << 20;
@@ -106,14 +117,6 @@ std::vector<Shown> look_at(const run::Run& run, const std::vector<size_t>& chose
   return shown;
 }
 
-std::string type_and_shape(const run::TensorRecord& record) {
-  std::string text = dtype_text(record);
-  if (record.shape) text += ' ' + list_text(record.shape->span());
-  if (!record.memory_format.empty() && !block_type(record))
-    text += ' ' + printable(record.memory_format);
-  return text;
-}
-
 std::string stats_text(const stats::TensorStats& stats) {
   std::string text = "min " + short_number(stats.min) + "  max " + short_number(stats.max) +
                      "  mean " + short_number(stats.mean);
@@ -131,15 +134,7 @@ std::string stats_text(const stats::TensorStats& stats) {
 
 /// "0-3, 7"
 std::string numbers_text(const std::set<int64_t>& numbers) {
-  std::string text;
-  for (auto it = numbers.begin(); it != numbers.end();) {
-    int64_t last = *it;
-    const int64_t first = *it++;
-    while (it != numbers.end() && *it == last + 1) last = *it++;
-    text += (text.empty() ? "" : ", ") + std::to_string(first);
-    if (last > first) text += "-" + std::to_string(last);
-  }
-  return text;
+  return number_ranges(std::vector<int64_t>(numbers.begin(), numbers.end()), ", ");
 }
 
 /// The first elements of a list, and how many it has when it was cut before: ["<s>", ...] (32000)
@@ -152,26 +147,32 @@ std::string shortened_list(const std::string& text, size_t max_bytes) {
   return out;
 }
 
-/// One line a key of a GGUF file; long texts, such as chat templates, are cut.
-void add_file_metadata(const run::Run& run, Output* out) {
+/// A value of a GGUF file in at most `room` bytes; long texts, such as chat templates, are cut.
+std::string metadata_text(const std::string& value, size_t room) {
+  std::string text = printable(value);
+  if (text.size() <= room) return text;
+  if (text.starts_with('[')) return shortened_list(text, room - std::min<size_t>(room, 12));
+  const std::string size = "... (" + std::to_string(value.size()) + " bytes)";
+  return std::string(first_columns(text, room - std::min(room, size.size()))) + size;
+}
+
+/// One line a key of a GGUF file.
+void add_file_metadata(const run::Run& run, Screen* screen) {
   constexpr std::string_view kPrefix = "gguf:";
-  constexpr size_t kMaxShownBytes = 100;
-  size_t width = 0;
+  constexpr size_t kLeastRoom = 24, kWidestKey = 48;
+  const auto width = static_cast<size_t>(screen->width.value_or(170));
+  size_t key_width = 0;
   for (const auto& [key, value] : run.properties) {
-    if (key.starts_with(kPrefix)) width = std::max(width, key.size() - kPrefix.size());
+    if (key.starts_with(kPrefix)) key_width = std::max(key_width, key.size() - kPrefix.size());
   }
+  key_width = std::min({key_width, kWidestKey, width - std::min(width, kLeastRoom + 4)});
   for (const auto& [key, value] : run.properties) {
     if (!key.starts_with(kPrefix)) continue;
-    std::string line = printable(std::string_view(key).substr(kPrefix.size()));
-    line.resize(std::max(line.size(), std::min<size_t>(width, 48)), ' ');
-    std::string text = printable(value);
-    if (text.size() > kMaxShownBytes && text.starts_with('[')) {
-      text = shortened_list(text, kMaxShownBytes);
-    } else if (text.size() > kMaxShownBytes) {
-      text = repair_utf8(std::string_view(text).substr(0, kMaxShownBytes)) + "... (" +
-             std::to_string(value.size()) + " bytes)";
-    }
-    out->line("  " + line + "  " + text);
+    const std::string name =
+        report::pad_right(printable(std::string_view(key).substr(kPrefix.size())), key_width);
+    const size_t used = display_columns(name) + 4;
+    const size_t room = std::max(kLeastRoom, width - std::min(width, used));
+    screen->out.line("  " + name + "  " + metadata_text(value, room));
   }
 }
 
@@ -201,7 +202,7 @@ std::optional<std::string> weights_digest(const run::Run& run) {
   return stats::digest_text(stats::digest(*view));
 }
 
-void add_head(const run::Run& run, bool with_digest, Output* out) {
+void add_head(const run::Run& run, bool with_digest, Screen* screen) {
   std::set<int64_t> steps;
   std::set<int64_t> ranks;
   size_t weights = 0;
@@ -220,216 +221,139 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
     line += ", " + counted(run.operations.size(), "operator");
   if (!run.coverage.complete) line += ", INCOMPLETE";
   if (!run.damage.empty()) line += ", DAMAGED";
-  out->line(line);
+  screen->line(line, 4);
   for (const char* key : {"tool", "host.torch", "config.level", "config.data", "config.engine",
                           "gguf.version", "config.decomposition_level"}) {
     const auto found = run.properties.find(key);
     if (found != run.properties.end())
-      out->line("  " + std::string(key) + ": " + printable(found->second));
+      screen->line("  " + std::string(key) + ": " + printable(found->second), 4);
   }
-  add_file_metadata(run, out);
+  add_file_metadata(run, screen);
   if (with_digest && run.properties.contains("gguf.version")) {
     if (const auto digest = weights_digest(run))
-      out->line("  digest of all tensors: xxh3-128 " + *digest);
+      screen->line("  digest of all tensors: xxh3-128 " + *digest, 4);
   }
   constexpr std::string_view kGraphs = "graphs.";
   for (const auto& [key, value] : run.properties) {
     if (key.starts_with(kGraphs))
-      out->line("  " + printable(key.substr(kGraphs.size())) + ": " + printable(value));
+      screen->line("  " + printable(key.substr(kGraphs.size())) + ": " + printable(value), 4);
   }
   if (run.coverage.planned > 0) {
-    out->line("  captured " + std::to_string(run.coverage.captured) + " of " +
-              std::to_string(run.coverage.planned) +
-              (run.has(run::Trait::AtbOperations) ? " tensors" : " nodes"));
+    screen->line("  captured " + std::to_string(run.coverage.captured) + " of " +
+                     std::to_string(run.coverage.planned) +
+                     (run.has(run::Trait::AtbOperations) ? " tensors" : " nodes"),
+                 4);
   }
   for (const native::MissedNode& missed : run.coverage.missed) {
-    out->line("  missed " + std::to_string(missed.count) + " x " + printable(missed.node) + ": " +
-              printable(missed.reason));
+    screen->line("  missed " + std::to_string(missed.count) + " x " + printable(missed.node) +
+                     ": " + printable(missed.reason),
+                 4);
   }
-  for (const std::string& finding : run.findings) out->line("  found: " + printable(finding));
-  for (const std::string& warning : run.warnings) out->line("  warning: " + printable(warning));
-}
-
-// ---- the tree -----------------------------------------------------------------------------------
-
-struct NodeSummary {
-  std::string type;
-  std::set<int64_t> steps;
-  std::set<std::string> dtypes;
-  size_t tensors = 0;
-  size_t values = 0;
-  size_t problems = 0;
-  uint64_t size_bytes = 0;
-};
-
-std::string summary_text(const NodeSummary& node, bool with_steps) {
-  std::string text;
-  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (!node.type.empty()) text = printable(node.type) + ":";
-  if (node.tensors > 0) text += (text.empty() ? "" : " ") + counted(node.tensors, "tensor");
-  if (node.values > 0) add(counted(node.values, "value"));
-  if (node.size_bytes > 0) add(human_bytes(node.size_bytes));
-  for (const std::string& dtype : node.dtypes) add(dtype);
-  if (with_steps && !node.steps.empty()) add("steps " + numbers_text(node.steps));
-  if (node.problems > 0) add(counted(node.problems, "problem"));
-  return text;
-}
-
-/// How a node's name shows where it is in the tree.
-class NodeNames {
- public:
-  /// separator   between the parts of a name; nothing when names have no parts
-  explicit NodeNames(std::optional<char> separator) : separator_(separator) {}
-
-  /// The nodes around one, outermost first.
-  [[nodiscard]] std::vector<std::string> parents_of(const std::string& node) const {
-    std::vector<std::string> parents;
-    if (!separator_) return parents;
-    const size_t mark = node.find(run::kOperatorMark);
-    if (mark != std::string::npos && mark > 0) parents.push_back(node.substr(0, mark));
-    for (size_t dot = node.rfind(*separator_, mark); dot != std::string::npos && dot > 0;
-         dot = node.rfind(*separator_, dot - 1)) {
-      parents.push_back(node.substr(0, dot));
-    }
-    std::reverse(parents.begin(), parents.end());
-    return parents;
-  }
-
-  [[nodiscard]] std::string last_part(const std::string& node) const {
-    if (!separator_) return node;
-    if (const size_t mark = node.find(run::kOperatorMark); mark != std::string::npos)
-      return node.substr(mark + run::kOperatorMark.size());
-    return node.substr(node.rfind(*separator_) + 1);
-  }
-
- private:
-  std::optional<char> separator_;
-};
-
-/// One line a node, indented by its depth, nodes in the order of their first record.
-/// separator   between the parts of a node's name; nothing when names have no parts
-void add_tree(const std::vector<Shown>& shown, std::optional<char> separator, Output* out) {
-  std::vector<std::string> order;
-  std::map<std::string, NodeSummary> nodes;
-  std::set<int64_t> steps;
-  for (const Shown& item : shown) {
-    const run::TensorRecord& record = item.record;
-    auto [found, is_new] = nodes.try_emplace(record.node);
-    if (is_new) order.push_back(record.node);
-    NodeSummary& node = found->second;
-    if (!record.op_type.empty() && record.value.empty()) node.type = record.op_type;
-    if (!record.problem.empty()) {
-      ++node.problems;
-    } else if (!record.value.empty()) {
-      ++node.values;
-    } else {
-      ++node.tensors;
-      if (record.dtype) node.dtypes.insert(dtype_text(record));
-      if (record.bytes) node.size_bytes += tensor_bytes(record);
-    }
-    if (record.step >= 0) {
-      node.steps.insert(record.step);
-      steps.insert(record.step);
-    }
-  }
-  const NodeNames names(separator);
-  std::set<std::string> printed;
-  for (const std::string& node_name : order) {
-    // Parents come first, with a line even when they have no records: the indentation tells the
-    // truth.
-    std::vector<std::string> missing = names.parents_of(node_name);
-    missing.push_back(node_name);
-    for (size_t depth = 0; depth < missing.size(); ++depth) {
-      const std::string& line_name = missing[depth];
-      if (!printed.insert(line_name).second) continue;
-      const std::string last = names.last_part(line_name);
-      std::string line(2 * depth, ' ');
-      line += last.empty() ? "(model)" : printable(last);
-      const auto found = nodes.find(line_name);
-      if (found != nodes.end()) {
-        line.resize(std::max<size_t>(line.size() + 2, 36), ' ');
-        line += summary_text(found->second, steps.size() > 1);
-      }
-      out->line(line);
-    }
-    if (out->closed()) return;
-  }
-}
-
-/// The operators of one graph after the other, with a heading where there are several.
-void add_graphs(const std::vector<Shown>& shown, Output* out) {
-  std::map<uint32_t, std::vector<Shown>> graphs;
-  for (const Shown& item : shown) graphs[item.record.graph].push_back(item);
-  for (const auto& [graph, items] : graphs) {
-    if (graphs.size() > 1) out->line("graph_" + std::to_string(graph + 1));
-    add_tree(items, std::nullopt, out);
-    if (out->closed()) return;
-  }
+  for (const std::string& finding : run.findings) screen->line("  found: " + printable(finding), 4);
+  for (const std::string& warning : run.warnings)
+    screen->line("  warning: " + printable(warning), 4);
 }
 
 // ---- lines and details --------------------------------------------------------------------------
 
-void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats, Output* out) {
+/// Which step, rank and graph a record is of, as far as the run has several.
+std::string place_text(const run::Run& run, const run::TensorRecord& record, bool several_graphs) {
+  if (!run.has(run::Trait::Steps)) return {};
+  std::string text = "step " + printable(record.step_name) + "  ";
+  if (record.rank > 0) text += "rank " + std::to_string(record.rank) + "  ";
+  if (several_graphs) text += "graph_" + std::to_string(record.graph + 1) + "  ";
+  return text;
+}
+
+std::string content_text(const Shown& item, bool with_stats) {
+  const run::TensorRecord& record = item.record;
+  if (!record.problem.empty()) return "problem: " + printable(record.problem);
+  if (!record.value.empty()) return "value " + printable(record.value);
+  std::string text = type_and_shape(record);
+  if (record.bytes) {
+    text += "  " + human_bytes(tensor_bytes(record));
+  } else if (record.stats) {
+    text += "  statistics only";
+  }
+  if (with_stats && item.stats) text += "  " + stats_text(*item.stats);
+  return text;
+}
+
+void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats,
+              Screen* screen) {
   const bool several_graphs =
       run.has(run::Trait::CompiledGraphs) &&
       std::any_of(run.records.begin(), run.records.end(),
                   [&](const auto& record) { return record.graph != run.records.front().graph; });
   for (const Shown& item : shown) {
-    const run::TensorRecord& record = item.record;
-    std::string line;
-    if (run.has(run::Trait::Steps)) {
-      line = "step " + printable(record.step_name) + "  ";
-      if (record.rank > 0) line += "rank " + std::to_string(record.rank) + "  ";
-      if (several_graphs) line += "graph_" + std::to_string(record.graph + 1) + "  ";
-    }
-    line += printable(record_label(run, record)) + "  ";
-    if (!record.problem.empty()) {
-      line += "problem: " + printable(record.problem);
-    } else if (!record.value.empty()) {
-      line += "value " + printable(record.value);
-    } else {
-      line += type_and_shape(record);
-      if (record.bytes) {
-        line += "  " + human_bytes(tensor_bytes(record));
-      } else if (record.stats) {
-        line += "  statistics only";
-      }
-      if (with_stats && item.stats) line += "  " + stats_text(*item.stats);
-    }
-    out->line(line);
-    if (out->closed()) return;
+    screen->tensor(place_text(run, item.record, several_graphs),
+                   printable(record_label(run, item.record)), content_text(item, with_stats));
+    if (screen->out.closed()) return;
   }
 }
 
-void add_values_and_histogram(const Shown& item, const ShowOptions& options, int width, bool values,
-                              bool histogram, Output* out) {
+std::vector<const run::TensorRecord*> records_of(const std::vector<Shown>& shown) {
+  std::vector<const run::TensorRecord*> records;
+  for (const Shown& item : shown) records.push_back(&item.record);
+  return records;
+}
+
+void add_folded_note(size_t folded, Screen* screen) {
+  if (folded == 0) return;
+  screen->line(counted(folded, "layer") +
+                   (folded == 1 ? " that equals another is" : " that equal others are") +
+                   " left out: --all shows every line",
+               0);
+}
+
+/// A line a tensor of files; those of equal layers share one.
+void add_files(const std::vector<Shown>& shown, Screen* screen) {
+  bool folded = false;
+  for (const FileLine& line : folded_files(records_of(shown))) {
+    const std::string times = line.times > 1 ? "  (" + std::to_string(line.times) + " times)" : "";
+    screen->tensor("", printable(line.label), content_text(shown[line.index], false) + times);
+    folded |= line.times > 1;
+    if (screen->out.closed()) return;
+  }
+  if (folded) screen->line("equal layers share a line: --all shows every line", 0);
+}
+
+void add_tree(const run::Run& run, const std::vector<Shown>& shown, bool fold, Screen* screen) {
+  const TreeText tree = tree_text(run, records_of(shown), {.fold = fold, .width = screen->width});
+  screen->out.add(tree.lines);
+  add_folded_note(tree.folded, screen);
+}
+
+void add_values_and_histogram(const Shown& item, const ShowOptions& options, bool values,
+                              bool histogram, Screen* screen) {
   if (!item.record.bytes) return;
   const Result<Tensor> tensor = run::load_unchecked(item.record);
   if (!tensor) {
-    out->line("problem: " + printable(tensor.error().describe()));
+    screen->line("problem: " + printable(tensor.error().describe()), 4);
     return;
   }
   if (item.record.check != nullptr) {
     const std::string damage = item.record.check->problem(item.record, tensor->view);
-    if (!damage.empty()) out->line("damaged: " + printable(damage));
+    if (!damage.empty()) screen->line("damaged: " + printable(damage), 4);
   }
-  if (values) out->add(value_lines(tensor->view, options.all ? -1 : kEdgeValues, width));
+  const int width = screen->layout_width();
+  if (values) screen->out.add(value_lines(tensor->view, options.all ? -1 : kEdgeValues, width));
   if (histogram) {
-    out->line("histogram");
-    out->add(
+    screen->out.line("histogram");
+    screen->out.add(
         histogram_lines(tensor->view, stats::compute_stats(tensor->view), kHistogramBins, width));
   }
 }
 
-void add_details(const run::Run& run, const Shown& item, const ShowOptions& options, int width,
-                 Output* out) {
+void add_details(const run::Run& run, const Shown& item, const ShowOptions& options,
+                 Screen* screen) {
   const run::TensorRecord& record = item.record;
   const auto field = [&](std::string_view key, const std::string& value) {
     std::string line(key);
     line.resize(10, ' ');
-    out->line(line + printable(value));
+    screen->line(line + printable(value), 10);
   };
-  out->line(printable(record_label(run, record)));
+  screen->line(printable(record_label(run, record)), 4);
   if (run.has(run::Trait::Steps))
     field("step",
           record.step_name + (record.rank > 0 ? ", rank " + std::to_string(record.rank) : ""));
@@ -464,8 +388,8 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
   }
   // One tensor is small enough a subject to show everything.
   const bool asked = options.values || options.histogram;
-  add_values_and_histogram(item, options, width, options.values || !asked,
-                           options.histogram || !asked, out);
+  add_values_and_histogram(item, options, options.values || !asked, options.histogram || !asked,
+                           screen);
 }
 
 // ---- json ---------------------------------------------------------------------------------------
@@ -537,6 +461,32 @@ void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out)
 
 // ---- the command --------------------------------------------------------------------------------
 
+/// Several tensors: what run they are of, then a tree or lines.
+void add_run(const run::Run& run, const std::vector<Shown>& shown, const ShowOptions& options,
+             Screen* screen) {
+  add_head(run, options.stats, screen);
+  const bool details = options.values || options.histogram;
+  const bool wants_lines = options.list || options.stats || options.narrowed || details;
+  if (wants_lines || (run.has(run::Trait::Files) && options.all)) {
+    add_list(run, shown, options.stats, screen);
+  } else if (run.has(run::Trait::Files)) {
+    add_files(shown, screen);
+  } else {
+    add_tree(run, shown, !options.all, screen);
+  }
+  if (!details) return;
+  Output& out = screen->out;
+  for (size_t i = 0; i < std::min(shown.size(), kMaxSeparateDetails) && !out.closed(); ++i) {
+    out.line("\n" + printable(record_label(run, shown[i].record)) + ", step " +
+             printable(shown[i].record.step_name));
+    add_values_and_histogram(shown[i], options, options.values, options.histogram, screen);
+  }
+  if (shown.size() > kMaxSeparateDetails) {
+    out.line("\n" + std::to_string(shown.size() - kMaxSeparateDetails) +
+             " more tensors: choose with NAME, --step, --rank");
+  }
+}
+
 int run_show(const ShowOptions& options) {
   const Result<run::Run> run = run::open_run(options.run);
   if (!run)
@@ -565,37 +515,17 @@ int run_show(const ShowOptions& options) {
     return options.stats || (one_tensor && reads_all_values(options, record));
   });
 
-  const int width = options.width > 0 ? options.width : terminal_width(STDOUT_FILENO);
-  Output out;
+  Screen screen;
+  screen.width = options.width > 0 ? options.width : terminal_columns(STDOUT_FILENO);
+  Output& out = screen.out;
   if (options.json) {
     add_json(*run, shown, &out);
   } else if (one_tensor) {
-    for (const std::string& warning : run->warnings) out.line("warning: " + printable(warning));
-    add_details(*run, shown[0], options, width, &out);
+    for (const std::string& warning : run->warnings)
+      screen.line("warning: " + printable(warning), 4);
+    add_details(*run, shown[0], options, &screen);
   } else {
-    add_head(*run, options.stats, &out);
-    const bool wants_lines = options.list || options.stats || options.values || options.histogram ||
-                             options.narrowed || run->has(run::Trait::Files);
-    if (wants_lines) {
-      add_list(*run, shown, options.stats, &out);
-    } else {
-      if (run->has(run::Trait::CompiledGraphs)) {
-        add_graphs(shown, &out);
-      } else {
-        add_tree(shown, run->has(run::Trait::AtbOperations) ? '/' : '.', &out);
-      }
-    }
-    if (options.values || options.histogram) {
-      for (size_t i = 0; i < std::min(shown.size(), kMaxSeparateDetails) && !out.closed(); ++i) {
-        out.line("\n" + printable(record_label(*run, shown[i].record)) + ", step " +
-                 printable(shown[i].record.step_name));
-        add_values_and_histogram(shown[i], options, width, options.values, options.histogram, &out);
-      }
-      if (shown.size() > kMaxSeparateDetails) {
-        out.line("\n" + std::to_string(shown.size() - kMaxSeparateDetails) +
-                 " more tensors: choose with NAME, --step, --rank");
-      }
-    }
+    add_run(*run, shown, options, &screen);
   }
   if (const Status written = out.finish(); !written) return report_error(written.error());
   return kSame;

@@ -7,13 +7,19 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/ascii.hpp"
 #include "base/text.hpp"
 #include "cli/output.hpp"
+#include "report/terminal_text.hpp"
 
 namespace assay::cli {
 
 void say(std::string_view kind, std::string_view sentence) {
-  std::fprintf(stderr, "%s\n", (std::string(kind) + ": " + printable(sentence)).c_str());
+  std::string text = std::string(kind) + ": " + printable(sentence);
+  // A hint may be a command to paste: it stays on its line.
+  if (const auto width = terminal_columns(STDERR_FILENO); width && kind != "hint")
+    text = report::hanging(text, 2, static_cast<size_t>(*width));
+  std::fprintf(stderr, "%s\n", text.c_str());
 }
 
 int print_result(std::string_view text, int exit_status) {
@@ -41,10 +47,22 @@ std::string environment(const char* variable) {
 
 bool use_colour(int fd) { return ::isatty(fd) == 1 && environment("NO_COLOR").empty(); }
 
-int terminal_width(int fd) {
+std::optional<int> terminal_columns(int fd) {
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  return std::nullopt;
+}
+
+int terminal_width(int fd) { return terminal_columns(fd).value_or(80); }
+
+bool use_blocks() {
+  if (environment("TERM") == "dumb") return false;
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string locale = lower_case(environment(variable));
+    if (locale.empty()) continue;
+    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+  }
+  return false;
 }
 
 }  // namespace assay::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every command shares: how it is added to the program and how it speaks when it fails.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,7 +32,12 @@ int report_error(const Error& error, std::string_view hint = {});
 
 /// True when the stream is a terminal and NO_COLOR is not set.
 [[nodiscard]] bool use_colour(int fd);
-/// Columns of the terminal behind `fd`, 80 when it is none.
+/// Columns of the terminal behind `fd`; nothing when it is none, as a file or a pipe.
+[[nodiscard]] std::optional<int> terminal_columns(int fd);
+/// The same, and 80 for a file or a pipe.
 [[nodiscard]] int terminal_width(int fd);
+/// True when block characters can be shown: UTF-8 by LC_ALL, LC_CTYPE or LANG, the first that is
+/// set, and no dumb terminal.
+[[nodiscard]] bool use_blocks();
 
 }  // namespace assay::cli

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/display.hpp"
 #include "base/text.hpp"
 #include "report/opcheck_table.hpp"
 #include "report/terminal_text.hpp"
@@ -67,7 +68,8 @@ void append_types(const opcheck::Report& report, const OpcheckTerminalOptions& o
     for (const OpcheckTotals& totals : types) sum.*column.count += totals.*column.count;
   }
   size_t longest = 9;
-  for (const OpcheckTotals& totals : types) longest = std::max(longest, totals.op_type.size());
+  for (const OpcheckTotals& totals : types)
+    longest = std::max(longest, display_columns(printable(totals.op_type)));
   const auto width = static_cast<size_t>(options.width);
   const size_t name_width = std::min(longest, width > numbers + 12 ? width - numbers : 12);
   size_t left_out = 0;

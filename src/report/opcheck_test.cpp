@@ -402,7 +402,7 @@ TEST(OpcheckTerminal, VerdictOfARightRun) {
 
 TEST(Wrapped, BreaksAtBlanks) {
   EXPECT_EQ(wrapped("one two three", 2, 10), "  one two\n  three\n");
-  EXPECT_EQ(wrapped("abcdefghijkl", 0, 8), "...hijkl\n");
+  EXPECT_EQ(wrapped("abcdefghijkl", 0, 8), "ab...jkl\n");
 }
 
 }  // namespace

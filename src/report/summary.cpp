@@ -8,6 +8,8 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "report/terminal_text.hpp"
+#include "run/layers.hpp"
 
 namespace assay::report {
 namespace {
@@ -70,18 +72,10 @@ std::vector<const Row*> distinct_rows(const Comparison& comparison) {
   return rows;
 }
 
-// "layers.5" of "model.layers.5.mlp output", "3_Prefill_layer" of "3_Prefill_layer/1_Attention
-// ...".
+// "model.layers.5" of "model.layers.5.mlp output"; empty outside of layers.
 std::string layer_of(const std::string& label) {
-  const std::string node = label.substr(0, label.find(' '));
-  const std::string top = node.substr(0, node.find('/'));
-  if (top.ends_with("_layer") || top.ends_with("Layer")) return top;
-  const std::vector<std::string_view> parts = split(node, '.');
-  for (size_t i = 1; i < parts.size(); ++i) {
-    if (!parts[i].empty() && parts[i].find_first_not_of("0123456789") == std::string_view::npos)
-      return std::string(parts[i - 1]) + "." + std::string(parts[i]);
-  }
-  return {};
+  const auto layer = run::layer_of_node(node_of_label(label));
+  return layer ? layer->name() : std::string();
 }
 
 class Summary {

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <set>
 
+#include "base/display.hpp"
 #include "base/text.hpp"
+#include "report/sparkline.hpp"
 #include "report/terminal_text.hpp"
 
 namespace assay::report {
@@ -20,29 +23,34 @@ constexpr size_t kNumberWidth = 10;
 
 template <typename Number>
 std::string number_list(const std::vector<Number>& numbers) {
-  std::vector<Number> sorted(numbers);
-  std::sort(sorted.begin(), sorted.end());
-  std::string text;
-  for (size_t i = 0; i < sorted.size();) {
-    size_t end = i + 1;
-    while (end < sorted.size() && sorted[end] == sorted[end - 1] + 1) ++end;
-    if (!text.empty()) text += ",";
-    text += std::to_string(sorted[i]);
-    if (end - i > 1) text += "-" + std::to_string(sorted[end - 1]);
-    i = end;
-  }
-  return text;
+  std::vector<int64_t> ascending(numbers.begin(), numbers.end());
+  std::sort(ascending.begin(), ascending.end());
+  return number_ranges(ascending, ",");
 }
 
-void append_side(std::string_view name, const std::string& path, run::Layout layout, size_t records,
-                 const TerminalOptions& options, std::string* out) {
-  const std::string what = std::string(run::layout_title(layout)) + ", " + std::to_string(records) +
-                           (records == 1 ? " record" : " records");
-  const size_t used = 8 + what.size() + 2;
+/// "golden  PATH  PyTorch dump, 82 records" and the same of mine, in columns.
+std::string side_lines(const Comparison& comparison, const TerminalOptions& options) {
+  struct Side {
+    const char* name;
+    std::string path, what;
+  };
+  const auto side = [](const char* name, const std::string& path, run::Layout layout,
+                       size_t records) {
+    return Side{name, printable(path),
+                std::string(run::layout_title(layout)) + ", " + counted(records, "record")};
+  };
+  const Side sides[] = {
+      side("golden", comparison.golden_path, comparison.golden_layout, comparison.golden_records),
+      side("mine", comparison.mine_path, comparison.mine_layout, comparison.mine_records)};
+  const size_t used = 8 + 2 + std::max(sides[0].what.size(), sides[1].what.size());
   const auto width = static_cast<size_t>(options.width);
-  const size_t left = width > used + 12 ? width - used : 12;
-  *out += pad_right(std::string(name), 8) + pad_right(shorten(printable(path), left), left) + "  " +
-          what + "\n";
+  const size_t longest = std::max(display_columns(sides[0].path), display_columns(sides[1].path));
+  const size_t room = std::min(longest, width > used + 12 ? width - used : 12);
+  std::string out;
+  for (const Side& one : sides)
+    out +=
+        pad_right(one.name, 8) + pad_right(shorten(one.path, room), room) + "  " + one.what + "\n";
+  return out;
 }
 
 std::string coverage_line(const Comparison& comparison) {
@@ -90,7 +98,7 @@ std::vector<std::string> row_numbers(const Row& row) {
   return {"-", "-", "-"};
 }
 
-// What a row is called: the end of its label, behind the step when there are several.
+// What a row is called: its label, behind the step when there are several.
 std::string row_name(const Row& row, bool show_token, size_t width) {
   const std::string token = show_token ? std::to_string(row.token_id) + " " : "";
   return token + shorten(printable(row.label), width > token.size() + 8 ? width - token.size() : 8);
@@ -104,32 +112,60 @@ bool has_several_tokens(const Comparison& comparison) {
   return tokens.size() > 1;
 }
 
-void append_rows(const std::string& title, const std::vector<const Row*>& rows,
+// As wide as the longest name, where there is room for it.
+size_t name_width_of(const std::string& title, const std::vector<const Row*>& rows, bool show_token,
+                     size_t room) {
+  size_t longest = title.size();
+  for (const Row* row : rows)
+    longest = std::max(longest, display_columns(row_name(*row, show_token, SIZE_MAX)));
+  return std::min(longest, std::max<size_t>(room, 16));
+}
+
+// The numbers of a row, or why there are none: beside the name where that fits, below it otherwise.
+std::string row_end(const Row& row, size_t room, const TerminalOptions& options) {
+  if (!row.comparable) {
+    const std::string reason = printable(row.fail_reason);
+    if (display_columns(reason) < room) return " " + reason + "\n";
+    return "\n" + wrapped(reason, 4, static_cast<size_t>(options.width));
+  }
+  std::string out;
+  for (const std::string& number : row_numbers(row)) out += " " + pad_left(number, kNumberWidth);
+  if (row.outcome == Outcome::Fail) out += "  " + paint("FAIL", kRed, options.colour);
+  return out + "\n";
+}
+
+void append_rows(const std::string& name, const std::vector<const Row*>& rows,
                  const Comparison& comparison, const TerminalOptions& options, std::string* out) {
   if (rows.empty()) return;
   const auto width = static_cast<size_t>(options.width);
-  const size_t mark_width = comparison.judged ? 6 : 0;
-  const size_t fixed = 3 * (kNumberWidth + 1) + mark_width;
-  const size_t name_width = width > fixed + 16 ? width - fixed : 16;
-  const Columns head = heads(comparison);
+  const size_t fixed = 3 * (kNumberWidth + 1) + (comparison.judged ? 6 : 0);
   const bool show_token = has_several_tokens(comparison);
-  *out += "\n" + paint(pad_right(show_token ? title + ", by step" : title, name_width), kBold,
-                       options.colour);
-  for (const char* text : {head.first, head.second, head.third}) {
+  const std::string title = show_token ? name + ", by step" : name;
+  const size_t name_width =
+      name_width_of(title, rows, show_token, width > fixed ? width - fixed : 0);
+  const Columns head = heads(comparison);
+  *out += "\n" + paint(pad_right(title, name_width), kBold, options.colour);
+  for (const char* text : {head.first, head.second, head.third})
     *out += " " + pad_left(text, kNumberWidth);
-  }
   *out += "\n";
   for (const Row* row : rows) {
-    *out += pad_right(row_name(*row, show_token, name_width), name_width);
-    if (!row->comparable) {
-      *out += " " + shorten(printable(row->fail_reason), fixed - 1) + "\n";
-      continue;
-    }
-    for (const std::string& number : row_numbers(*row))
-      *out += " " + pad_left(number, kNumberWidth);
-    if (row->outcome == Outcome::Fail) *out += "  " + paint("FAIL", kRed, options.colour);
-    *out += "\n";
+    *out += pad_right(row_name(*row, show_token, name_width), name_width) +
+            row_end(*row, width > name_width ? width - name_width : 0, options);
   }
+}
+
+// Where along the layers the runs part.
+std::string layer_line(const Comparison& comparison, const TerminalOptions& options) {
+  std::string first_bad = options.first_bad;
+  const Row* failed = comparison.first_failed_row();
+  if (first_bad.empty() && failed != nullptr && comparison.order_known) first_bad = failed->label;
+  const std::string text =
+      sparkline(errors_by_layer(comparison, first_bad),
+                comparison.statistics ? "relative, of the L2 norm" : "relative L2",
+                {.width = static_cast<size_t>(options.width),
+                 .colour = options.colour,
+                 .blocks = options.blocks});
+  return text.empty() ? text : "\n" + text;
 }
 
 }  // namespace
@@ -166,29 +202,43 @@ std::string verdict(const Comparison& comparison) {
 
 namespace {
 
-void append_notes(const Comparison& comparison, std::string* out) {
-  for (const std::string& note : comparison.notes) *out += "note: " + printable(note) + "\n";
+std::string sentence(const std::string& text, const TerminalOptions& options) {
+  return hanging(printable(text), 2, static_cast<size_t>(options.width));
+}
+
+std::string notes(const Comparison& comparison, const TerminalOptions& options) {
+  std::string out;
+  for (const std::string& note : comparison.notes) out += sentence("note: " + note, options) + "\n";
   for (const std::string& warning : comparison.warnings)
-    *out += "warning: " + printable(warning) + "\n";
+    out += sentence("warning: " + warning, options) + "\n";
+  return out;
 }
 
 std::string final_verdict(const Comparison& comparison, const TerminalOptions& options) {
   const bool bad =
       comparison.judged ? !comparison.is_within_limits() : comparison.counts().pairs == 0;
-  std::string out = paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
+  std::string out =
+      paint(sentence(verdict(comparison), options), bad ? kRed : kGreen, options.colour) + "\n";
   for (const std::string& file : options.files) out += "report: " + file + "\n";
   return out;
 }
 
 /// What was compared with what, and how much of it.
 std::string heading(const Comparison& comparison, const TerminalOptions& options) {
-  std::string out;
-  append_side("golden", comparison.golden_path, comparison.golden_layout, comparison.golden_records,
-              options, &out);
-  append_side("mine", comparison.mine_path, comparison.mine_layout, comparison.mine_records,
-              options, &out);
-  out += coverage_line(comparison) + "\n";
-  return out;
+  return side_lines(comparison, options) + sentence(coverage_line(comparison), options) + "\n";
+}
+
+/// The row that comes first beyond its limit, and the limit.
+std::string first_beyond(const Comparison& comparison, const TerminalOptions& options) {
+  const Row* first = comparison.first_failed_row();
+  if (first == nullptr) return {};
+  const std::string title =
+      comparison.order_known
+          ? "first beyond its limit, in execution order:"
+          : "one beyond its limit; the first is not known (no order of execution):";
+  const std::string place = "step " + std::to_string(first->token_id) + "  " + first->label;
+  return "\n" + sentence(title, options) + "\n  " + sentence(place, options) + "\n  " +
+         sentence(first->comparable ? first->exceeded : first->fail_reason, options) + "\n";
 }
 
 }  // namespace
@@ -205,15 +255,9 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
     out += std::to_string(counts.filtered) +
            " rows left out: pairs that were only tried, of other shape\n";
   }
-  append_notes(comparison, &out);
+  out += notes(comparison, options);
   append_rows("worst rows", comparison.worst_rows(options.worst_count), comparison, options, &out);
-  if (const Row* first = comparison.first_failed_row()) {
-    out += comparison.order_known
-               ? "\nfirst beyond its limit, in execution order:\n  step "
-               : "\none beyond its limit; the first is not known (no order of execution):\n  step ";
-    out += std::to_string(first->token_id) + "  " + printable(first->label) + "\n  " +
-           printable(first->comparable ? first->exceeded : first->fail_reason) + "\n";
-  }
+  out += layer_line(comparison, options) + first_beyond(comparison, options);
   out += "\n" + final_verdict(comparison, options);
   return out;
 }
@@ -224,7 +268,7 @@ namespace {
 /// files.
 std::string container_report(const Comparison& comparison, const TerminalOptions& options) {
   std::string out = heading(comparison, options);
-  append_notes(comparison, &out);
+  out += notes(comparison, options);
   const std::vector<Row>& rows = comparison.sheets.front().rows;
   std::vector<const Row*> lines = comparison.worst_rows(rows.size());
   const std::set<const Row*> worst(lines.begin(), lines.end());
@@ -232,7 +276,53 @@ std::string container_report(const Comparison& comparison, const TerminalOptions
     if (!row.filtered && !worst.contains(&row)) lines.push_back(&row);
   }
   append_rows("tensors, the worst first", lines, comparison, options, &out);
+  out += layer_line(comparison, options);
   out += "\n" + final_verdict(comparison, options);
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+constexpr size_t kKeyWidth = 29;
+
+/// A value that is a text; a long one goes on below itself.
+std::string text_line(const char* key, const std::string& text, const TerminalOptions& options) {
+  if (text.empty()) return {};
+  return hanging(pad_right(key, kKeyWidth) + printable(text), kKeyWidth,
+                 static_cast<size_t>(options.width)) +
+         "\n";
+}
+
+std::string side_line(const char* key, const compare::SideSummary& side,
+                      const TerminalOptions& options) {
+  return text_line(key, side.path + "  " + side.dtype + " " + side.shape, options);
+}
+
+std::string number_lines(const Row& row) {
+  std::string out;
+  const auto line = [&](const char* name, double value) {
+    if (!std::isnan(value)) out += pad_right(name, kKeyWidth) + python_repr(value) + "\n";
+  };
+  if (row.metrics) {
+    line("cosine_similarity", row.metrics->cosine_similarity);
+    line("max_relative_error", row.metrics->max_relative_error);
+    line("mean_relative_error", row.metrics->mean_relative_error);
+    line("max_absolute_error", row.metrics->max_absolute_error);
+    line("mean_absolute_error", row.metrics->mean_absolute_error);
+    line("kl_divergence", row.metrics->kl_divergence);
+    line("relative_euclidean_distance", row.metrics->relative_euclidean_distance);
+    line("kl_row_mean", row.metrics->kl_row_mean);
+    line("kl_row_max", row.metrics->kl_row_max);
+  }
+  if (row.summary) {
+    line("max_stat_absolute_error", row.summary->max.absolute);
+    line("min_stat_absolute_error", row.summary->min.absolute);
+    line("mean_stat_absolute_error", row.summary->mean.absolute);
+    line("l2norm_stat_absolute_error", row.summary->l2_norm.absolute);
+    line("l2norm_stat_relative_error", row.summary->l2_norm.relative);
+  }
   return out;
 }
 
@@ -244,39 +334,12 @@ std::string pair_report(const Comparison& comparison, const TerminalOptions& opt
     return container_report(comparison, options);
   for (const compare::Sheet& sheet : comparison.sheets) {
     for (const Row& row : sheet.rows) {
-      out += pad_right("golden", 29) + row.golden.path + "  " + row.golden.dtype + " " +
-             row.golden.shape + "\n";
-      out += pad_right("mine", 29) + row.mine.path + "  " + row.mine.dtype + " " + row.mine.shape +
-             "\n";
-      const auto line = [&](const char* name, double value) {
-        if (!std::isnan(value)) out += pad_right(name, 29) + python_repr(value) + "\n";
-      };
-      if (row.metrics) {
-        line("cosine_similarity", row.metrics->cosine_similarity);
-        line("max_relative_error", row.metrics->max_relative_error);
-        line("mean_relative_error", row.metrics->mean_relative_error);
-        line("max_absolute_error", row.metrics->max_absolute_error);
-        line("mean_absolute_error", row.metrics->mean_absolute_error);
-        line("kl_divergence", row.metrics->kl_divergence);
-        line("relative_euclidean_distance", row.metrics->relative_euclidean_distance);
-        line("kl_row_mean", row.metrics->kl_row_mean);
-        line("kl_row_max", row.metrics->kl_row_max);
-      }
-      if (row.summary) {
-        line("max_stat_absolute_error", row.summary->max.absolute);
-        line("min_stat_absolute_error", row.summary->min.absolute);
-        line("mean_stat_absolute_error", row.summary->mean.absolute);
-        line("l2norm_stat_absolute_error", row.summary->l2_norm.absolute);
-        line("l2norm_stat_relative_error", row.summary->l2_norm.relative);
-      }
-      if (!row.fail_reason.empty())
-        out += pad_right("cmp_fail_reason", 29) + printable(row.fail_reason) + "\n";
-      if (!row.note.empty()) out += pad_right("note", 29) + row.note + "\n";
-      if (!row.exceeded.empty()) out += pad_right("exceeded", 29) + printable(row.exceeded) + "\n";
+      out += side_line("golden", row.golden, options) + side_line("mine", row.mine, options);
+      out += number_lines(row) + text_line("cmp_fail_reason", row.fail_reason, options);
+      out += text_line("note", row.note, options) + text_line("exceeded", row.exceeded, options);
     }
   }
-  out += final_verdict(comparison, options);
-  return out;
+  return out + final_verdict(comparison, options);
 }
 
 }  // namespace assay::report

@@ -9,8 +9,10 @@
 namespace assay::report {
 
 struct TerminalOptions {
-  int width = 80;  // columns; nothing is longer except paths of files
+  int width = 80;  // columns; nothing is longer except single words, as paths of files
   bool colour = false;
+  bool blocks = true;          // the terminal shows block characters
+  std::string first_bad = {};  // node that a verdict blames first; empty: none
   size_t worst_count = 10;
   bool why = false;                // of a verdict: what it stands on
   std::vector<std::string> files;  // written reports, named at the end

@@ -8,21 +8,6 @@
 namespace assay::report {
 namespace {
 
-// As wrapped(), but a name is never cut: it is what people look for.
-std::string broken(std::string_view text, size_t indent, size_t width) {
-  std::string out;
-  std::string line;
-  for (const std::string_view word : split(text, ' ')) {
-    const size_t room = out.empty() ? width : width - indent;
-    if (!line.empty() && line.size() + 1 + word.size() > room) {
-      out += (out.empty() ? "" : std::string(indent, ' ')) + line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + std::string(word);
-  }
-  return out + (out.empty() ? "" : std::string(indent, ' ')) + line;
-}
-
 const char* colour_of(locate::VerdictOutcome outcome) {
   switch (outcome) {
     case locate::VerdictOutcome::FirstWrong:
@@ -42,12 +27,12 @@ std::string verdict_text(const locate::Verdict& verdict, const TerminalOptions& 
   std::string out;
   if (options.why) {
     for (const std::string& line : locate::checked_list(verdict))
-      out += broken(printable(line), 2, width) + "\n";
+      out += hanging(printable(line), 2, width) + "\n";
   }
   for (const std::string& remark : locate::remarks(verdict)) {
     // A command must stay on its line: it is there to be pasted.
     out +=
-        (remark.starts_with("next: ") ? printable(remark) : broken(printable(remark), 2, width)) +
+        (remark.starts_with("next: ") ? printable(remark) : hanging(printable(remark), 2, width)) +
         "\n";
   }
   std::string sentence = locate::sentence(verdict);
@@ -56,7 +41,7 @@ std::string verdict_text(const locate::Verdict& verdict, const TerminalOptions& 
     command = "next: " + verdict.next;
     sentence.resize(sentence.size() - command.size() - 2);
   }
-  out += paint(broken(printable(sentence), 2, width), colour_of(verdict.outcome), options.colour) +
+  out += paint(hanging(printable(sentence), 2, width), colour_of(verdict.outcome), options.colour) +
          "\n";
   if (!command.empty()) out += printable(command) + "\n";
   return out;

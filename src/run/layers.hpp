@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which modules of a tree are the repeated layers of the model.
+// Which modules of a tree are the repeated layers of the model, and which layer a name is of.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "run/run.hpp"
@@ -31,5 +34,33 @@ inline constexpr LayerRule kAnySizeLayerRule{1, 1, true};
 /// Every node of `type` in pre-order, not searching inside one. The pointers borrow `root`.
 [[nodiscard]] std::vector<const TopologyNode*> layers_of_type(const TopologyNode& root,
                                                               std::string_view type);
+
+/// A layer among its like. The three in a row are its name: "model.layers." 5 "",
+/// "" 3 "_Prefill_layer", "layer " 5 "".
+struct NumberedLayer {
+  std::string before;
+  int64_t number = 0;
+  std::string after;
+
+  [[nodiscard]] std::string name() const { return named(std::to_string(number)); }
+  /// Of several of the stack: "model.layers.0-11".
+  [[nodiscard]] std::string named(std::string_view numbers) const {
+    return before + std::string(numbers) + after;
+  }
+  /// Layers of one stack differ in their numbers only.
+  [[nodiscard]] bool same_stack(const NumberedLayer& other) const {
+    return before == other.before && after == other.after;
+  }
+};
+
+/// The outermost layer that a node, or a tensor of a file, belongs to by its name:
+/// "model.layers.5" of "model.layers.5.mlp", "blk.5" of "blk.5.attn_q.weight", "3_Prefill_layer" of
+/// "3_Prefill_layer/1_Attention", "layer 5" of the operators of a program without modules:
+/// "Qcur-5::engine.mul_mat.0", "cache_k_l5 (view)::engine.set_rows.0".
+[[nodiscard]] std::optional<NumberedLayer> layer_of_node(std::string_view node);
+
+/// One part of a dotted path, or the first of ATB's, as a layer; `before` and `after` are those of
+/// the part: "5", "3_Prefill_layer", and "layer 5" as layer_of_node() calls it.
+[[nodiscard]] std::optional<NumberedLayer> layer_of_part(std::string_view part);
 
 }  // namespace assay::run

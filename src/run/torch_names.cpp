@@ -3,14 +3,11 @@
 
 #include <string_view>
 
+#include "base/ascii.hpp"
 #include "base/numbers.hpp"
 
 namespace assay::run {
 namespace {
-
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
 
 bool take_prefix(std::string_view prefix, std::string_view* text) {
   if (!text->starts_with(prefix)) return false;
@@ -44,11 +41,11 @@ std::optional<TorchFileName> parse_torch_file_name(std::string_view name) {
     if (!take_prefix("_", &name)) return std::nullopt;
     const std::string_view field = name.substr(0, name.find('_'));
     name.remove_prefix(field.size());
-    if (field.starts_with("exec") && is_number(field.substr(4)) && result.slot.empty() &&
+    if (field.starts_with("exec") && is_digits(field.substr(4)) && result.slot.empty() &&
         !result.execution) {
       result.execution = parse_number<uint64_t>(field.substr(4));
       if (!result.execution) return std::nullopt;
-    } else if (is_number(field)) {
+    } else if (is_digits(field)) {
       if (!result.slot.empty()) result.slot += '.';
       result.slot += field;
     } else {
@@ -62,10 +59,10 @@ std::optional<DeviceFolderName> parse_device_folder(std::string_view name) {
   const size_t first = name.find('_');
   const size_t last = name.rfind('_');
   if (first == std::string_view::npos || first == 0 || last + 1 == name.size()) return std::nullopt;
-  if (is_number(name.substr(last + 1))) {
+  if (is_digits(name.substr(last + 1))) {
     return DeviceFolderName{std::string(name.substr(0, last)), std::string(name.substr(last + 1))};
   }
-  if (is_number(name.substr(0, first))) {
+  if (is_digits(name.substr(0, first))) {
     return DeviceFolderName{std::string(name.substr(first + 1)),
                             std::string(name.substr(0, first))};
   }

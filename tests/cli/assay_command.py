@@ -37,7 +37,7 @@ def run(*arguments, name="assay", cwd=None, stdout=subprocess.PIPE, errors="surr
         text=True,
         errors=errors,
         timeout=120,
-        env={**os.environ, "NO_COLOR": "1"},
+        env={**os.environ, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"},
         **kwargs,
     )
 
@@ -120,6 +120,18 @@ def write_small_hook_dump(folder: Path) -> None:
             torch.save(torch.full((2, 3), float(step)), place / "output.pth")
     (rank / "weights").mkdir()
     torch.save(torch.nn.Parameter(torch.ones(3)), rank / "weights" / "root.norm.weight.pth")
+
+
+def write_native_run(folder: Path, records: list[dict], host: dict | None = None) -> Path:
+    """A run of one rank from lines of records.jsonl, which are outputs in step 0 unless they say otherwise."""
+    rank = folder / "rank0"
+    rank.mkdir(parents=True)
+    manifest = {"format": "assay-run", "version": 1, "complete": True, "host": host or {}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    common = {"step": 0, "role": "output", "slot": "", "dtype": "float32", "shape": [4]}
+    lines = [json.dumps({"n": n, **({} if "kind" in r else common), "step": 0, **r}) for n, r in enumerate(records)]
+    (rank / "records.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
 
 
 def write_sparse_npy(path: Path, element_count: int, descr: str = "<f4") -> None:

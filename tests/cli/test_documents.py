@@ -175,6 +175,7 @@ def without_blank_end(lines: list[str]) -> list[str]:
 def run_step(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
     bin_folder = os.pathsep.join([str(Path(binary()).parent), str(Path(sys.executable).parent)])
     environment = {**os.environ, "PATH": bin_folder + os.pathsep + os.environ["PATH"], "NO_COLOR": "1"}
+    environment["LC_ALL"] = "C.UTF-8"
     environment.pop("COLUMNS", None)
     return subprocess.run(
         ["bash", "-c", step.command],

@@ -11,7 +11,8 @@ import subprocess
 import numpy as np
 import pytest
 import torch
-from assay_command import write_small_hook_dump
+from assay_command import write_native_run, write_small_hook_dump
+from atb_files import write_bin
 from safetensors.torch import save_file
 
 
@@ -28,9 +29,9 @@ def test_prints_the_tree_in_execution_order(assay, torch_dump):
     assert result.stdout.splitlines() == [
         f"{torch_dump}: torch-tree, 13 records, steps 0-1, 1 weight",
         "root",
-        "  norm                              RMSNorm: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
-        "  embed                             Embedding: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
-        "  a_head                            Linear: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
+        "  norm    RMSNorm: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
+        "  embed   Embedding: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
+        "  a_head  Linear: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
     ]
 
 
@@ -52,9 +53,144 @@ def test_operators_stand_below_their_module(assay, tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
         f"{tmp_path / 'run'}: native, 3 records, steps 0, 1 operator",
-        "norm                                RMSNorm: 1 tensor, float32",
-        "  aten.add.Tensor.0                 aten.add.Tensor: 2 tensors, float32",
+        "norm                 RMSNorm: 1 tensor, float32",
+        "  aten.add.Tensor.0  aten.add.Tensor: 2 tensors, float32",
     ]
+
+
+# ---- equal layers ----
+
+
+def layer(i: int, width: int = 4, kind: str = "Block", **more: object) -> list[dict]:
+    """The records of a layer: its own output, its norm's, and an operator in that."""
+    norm = f"model.layers.{i}.norm"
+    operator = {"node": f"{norm}::aten.mul.Tensor.0", "type": "aten.mul.Tensor"}
+    return [
+        {**operator, "kind": "operator", "module": norm, "args": {}},
+        {**operator, "shape": [width]},
+        {"node": norm, "type": "Norm", "shape": [width]},
+        {"node": f"model.layers.{i}", "type": kind, "shape": [width], **more},
+    ]
+
+
+def tree_of(assay, run, *options: str) -> list[str]:
+    result = assay("show", run, *options)
+    assert result.returncode == 0, result.stderr
+    return [line.split("  ")[0] if line[0] != " " else line for line in result.stdout.splitlines()[1:]]
+
+
+def test_equal_layers_are_shown_once_with_their_members(assay, tmp_path):
+    run = write_native_run(tmp_path / "run", [r for i in range(12) for r in layer(i)])
+    result = assay("show", run)
+    assert result.stdout.splitlines()[1:] == [
+        "model.layers.0-11 (12 times)  Block: 1 tensor, float32",
+        "  norm                        Norm: 1 tensor, float32",
+        "    aten.mul.Tensor.0         aten.mul.Tensor: 1 tensor, float32",
+        "11 layers that equal others are left out: --all shows every line",
+    ]
+    whole = assay("show", run, "--all").stdout.splitlines()[1:]
+    assert len(whole) == 2 + 3 * 12 and not any("times" in line for line in whole)
+    assert len(assay("show", run, "--list").stdout.splitlines()) == 1 + 3 * 12
+    assert len(json.loads(assay("show", run, "--json").stdout)["records"]) == 3 * 12
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"width": 5},
+        {"kind": "OtherBlock"},
+        {"dtype": "bfloat16"},
+        {"slot": "1"},
+        {"call": 1},
+        {"role": "input"},
+        {"step": 1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_layer_that_differs_stays(assay, tmp_path, other):
+    records = [r for i in range(6) for r in layer(i, **(other if i == 3 else {}))]
+    lines = tree_of(assay, write_native_run(tmp_path / "run", records))
+    assert [line for line in lines if "norm" not in line and "aten" not in line] == [
+        "model",
+        "  layers",
+        *[line for line in lines if line.startswith("    0-2, 4-5 (5 times)")],
+        *[line for line in lines if line.startswith("    3  ")],
+        "4 layers that equal others are left out: --all shows every line",
+    ]
+    assert len(lines) == 3 + 6, lines
+
+
+def test_layers_that_alternate_are_two_groups(assay, tmp_path):
+    run = write_native_run(tmp_path / "run", [r for i in range(12) for r in layer(i, kind="AB"[i % 2])])
+    lines = [line.split("  ")[2] for line in tree_of(assay, run) if "times" in line]
+    assert lines == ["0, 2, 4, ... 10 (6 times)", "1, 3, 5, ... 11 (6 times)"]
+
+
+def test_layers_of_atb_fold_and_their_operations_do_not(assay, tmp_path):
+    root = tmp_path / "msit_dump_20260105_100000" / "tensors" / "0_4711" / "0"
+    names = ["0_WordEmbedding", *(f"{i}_Prefill_layer" for i in (1, 2, 3)), "4_LmHead"]
+    for name in names:
+        for part in ("after", "0_RmsNormOperation/after", "1_RmsNormOperation/after"):
+            write_bin(root / name / part / "outtensor0.bin", np.zeros(4, np.float16))
+    assert [line.split("  ")[0] or line[:22].rstrip() for line in tree_of(assay, tmp_path)] == [
+        "0_WordEmbedding",
+        "  0_RmsNormOperation",
+        "  1_RmsNormOperation",
+        "1-3_Prefill_layer (3 times)",
+        "  0_RmsNormOperation",
+        "  1_RmsNormOperation",
+        "4_LmHead",
+        "  0_RmsNormOperation",
+        "  1_RmsNormOperation",
+        "2 layers that equal others are left out: --all shows every line",
+    ]
+
+
+def test_operators_of_a_program_without_modules_stand_below_their_layer(assay, tmp_path):
+    def node(name: str, operator: str, shape: int = 4) -> dict:
+        return {"node": f"{name}::ggml.{operator}.0", "type": f"ggml.{operator}", "shape": [shape]}
+
+    records = [node("embd", "get_rows")]
+    for i in range(4):
+        records += [node(f"norm-{i}", "rms_norm"), node(f"cache_k_l{i} (view)", "set_rows"), node(f"l_out-{i}", "add")]
+        records[-1]["shape"] = [4 if i < 3 else 1]  # llama.cpp's last layer: rows whose logits are asked for
+    records.append(node("result_norm", "mul"))
+    run = write_native_run(tmp_path / "run", records, host={"kind": "ggml"})
+    names = [line for line in tree_of(assay, run) if "ggml." not in line]
+    assert names == [
+        "embd",
+        "layer 0-2 (3 times)",
+        "  norm-*",
+        "  cache_k_l* (view)",
+        "  l_out-*",
+        "layer 3",
+        "  norm-3",
+        "  cache_k_l3 (view)",
+        "  l_out-3",
+        "result_norm",
+        "2 layers that equal others are left out: --all shows every line",
+    ]
+
+
+def test_equal_layers_of_a_checkpoint_share_a_line(assay, tmp_path):
+    tensors = {f"model.layers.{i}.{part}.weight": torch.zeros(2, 2) for i in range(4) for part in ("q", "k")}
+    tensors["model.layers.2.q.weight"] = torch.zeros(2, 2, dtype=torch.float16)
+    save_file({**tensors, "lm_head.weight": torch.zeros(3)}, tmp_path / "m.safetensors")
+    lines = assay("show", tmp_path / "m.safetensors").stdout.splitlines()[1:]
+    assert sorted(lines) == sorted(
+        [
+            "m lm_head.weight  float32 [3]  12 B",
+            "m model.layers.0-1, 3.k.weight  float32 [2, 2]  16 B  (3 times)",
+            "m model.layers.0-1, 3.q.weight  float32 [2, 2]  16 B  (3 times)",
+            "m model.layers.2.k.weight  float32 [2, 2]  16 B",
+            "m model.layers.2.q.weight  float16 [2, 2]  8 B",
+            "equal layers share a line: --all shows every line",
+        ]
+    )
+    assert len(assay("show", tmp_path / "m.safetensors", "--all").stdout.splitlines()) == 1 + 9
+
+
+# ---- lines, tensors, json ----
 
 
 def test_lists_the_records_that_a_pattern_and_a_step_choose(assay, torch_dump):
