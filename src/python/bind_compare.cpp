@@ -309,7 +309,7 @@ void bind_compare(nb::module_& m) {
           nb::arg("path"))
       .def(
           "write_page",
-          [](const ComparisonObject& self, const std::string& path) {
+          [](ComparisonObject& self, const std::string& path) {
             Status status;
             {
               const nb::gil_scoped_release release;
