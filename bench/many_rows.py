@@ -35,7 +35,6 @@ MODULES = [
     (".post_attention_layernorm", "LlamaRMSNorm", ["0"]),
     (".mlp", "LlamaMLP", ["0"]),
     (".mlp.gate_proj", "Linear", ["0"]),
-    (".mlp.act_fn", "SiLUActivation", ["0"]),
     (".mlp.up_proj", "Linear", ["0"]),
     (".mlp.down_proj", "Linear", ["0"]),
 ]

@@ -30,6 +30,7 @@ from bench import (  # noqa: E402
     locate_speed,
     opcheck_speed,
     operator_capture,
+    page_speed,
     report,
     write_path,
 )
@@ -47,6 +48,7 @@ SECTIONS = (
     "locate",
     "opcheck",
     "graph",
+    "page",
 )
 
 
@@ -108,6 +110,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
         "compare": lambda: compare_speed.run(options.build, options.quick, options.assay, options.rivals),
         "locate": lambda: locate_speed.run(options.build, options.quick, options.assay),
         "opcheck": lambda: opcheck_speed.run(options.build, options.quick, options.assay),
+        "page": lambda: page_speed.run(options.build, options.quick, options.assay),
         "graph": lambda: graph_mode.run(options.build, options.quick, options.model),
     }
     failed = False

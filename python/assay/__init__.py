@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
     from assay._locate import Finding, Verdict, locate
-    from assay._run import Record, Run, digest, open, read_tensor, stats
+    from assay._run import Record, Run, Selection, digest, open, read_tensor, stats
     from assay.topology import atb_json_to_onnx, graph_diff
     from assay.torch.capture import Capture, capture
 
@@ -35,6 +35,7 @@ _LAZY = {
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
     "Run": "assay._run",
+    "Selection": "assay._selection",
     "Verdict": "assay._locate",
     "atb_json_to_onnx": "assay.topology",
     "capture": "assay.torch.capture",
@@ -58,6 +59,7 @@ __all__ = [
     "OpcheckReport",
     "Record",
     "Run",
+    "Selection",
     "Verdict",
     "__version__",
     "atb_json_to_onnx",

@@ -8,6 +8,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
+from . import _html
+
 # Native, without a stub: this file has its types.
 _opcheck: Any = importlib.import_module("assay._opcheck")
 
@@ -72,6 +74,33 @@ class OpcheckReport:
 
     def __str__(self) -> str:
         return self._native.text(100)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the counts, and the rows that failed or could not be read."""
+        counts = self.counts
+        bad = counts["failed"] + counts["errors"]
+        failures = self.failures() if bad else []
+        rows = [
+            (
+                _html.code(row.get("node") or row.get("op_id")),
+                _html.code(row.get("operator") or row.get("op_name")),
+                row["result"],
+                _html.prose(row["reason"]),
+            )
+            for row in failures[: _html.MOST_ROWS]
+        ]
+        operations = sum(counts[key] for key in ("passed", "failed", "not_supported", "errors"))
+        return _html.fragment(
+            "Opcheck",
+            f"{bad} of {operations} operations failed or could not be read" if bad else self._none_failed(operations),
+            _html.facts((name.replace("_", " "), count) for name, count in counts.items()),
+            _html.table("failed", ("operation", "type", "result", "reason"), rows, len(failures)),
+            _html.sentences("warnings:", self.warnings),
+            tone="bad" if bad else "good" if self.passed else "open",
+        )
+
+    def _none_failed(self, operations: int) -> str:
+        return f"{self.counts['passed']} of {operations} operations pass, none failed"
 
     def __repr__(self) -> str:
         counts = self.counts

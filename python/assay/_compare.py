@@ -9,7 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from . import _core
+from . import _core, _html
+from ._page import show_page
 from ._pairs import PathLike, TokenMap, json_text, token_pairs
 
 if TYPE_CHECKING:
@@ -103,8 +104,13 @@ class Comparison:
 
     def worst(self, count: int = 10) -> list[Row]:
         """The rows with the largest error, worst first; rows without any difference are never among them."""
-        rows = self.rows
-        return [rows[index] for index in self._native.worst_indices(count)]
+        return self._native.worst(count)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """``pairs`` of tensors, how many of them are ``identical``, ``beyond_limits``, ``unreadable`` (no numbers), and
+        ``unmatched`` tensors of both sides."""
+        return self._native.counts()
 
     def to_pandas(self) -> Any:
         """The rows as a ``pandas.DataFrame``. Needs pandas."""
@@ -130,11 +136,70 @@ class Comparison:
         """
         self._native.write_page(os.fspath(path))
 
+    def show(self) -> None:
+        """Shows the page of :meth:`to_html`: in a notebook below the cell, otherwise in a browser.
+
+        A browser's file is removed when the program ends. Without a browser its path is said on stderr.
+
+        Example:
+            >>> assay.compare("golden", "mine").show()  # doctest: +SKIP
+        """
+        show_page(self.to_html)
+
     def __str__(self) -> str:
         return self._native.text(100)
 
     def __repr__(self) -> str:
         return f"<assay.Comparison {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the sentence, the counts, the worst rows; the verdict where it has been asked for."""
+        counts = self.counts
+        known: list[tuple[str, Any]] = [
+            *zip(("golden", "mine"), map(_html.code, self._paths)),
+            *((name.replace("_", " "), count) for name, count in counts.items()),
+            ("with a partner", f"{self.coverage:.1f} %"),
+            ("located", _html.prose(self._located and self._located.sentence)),
+        ]
+        judged = {True: "good", False: "bad", None: ""}[self.passed]
+        worst = [_worst_row(row) for row in self.worst(_html.MOST_ROWS)]
+        return _html.fragment(
+            "Comparison",
+            self.verdict,
+            _html.facts(known),
+            _html.table("worst rows", _WORST_HEADS, worst, counts["pairs"] - counts["identical"]),
+            _html.sentences("notes:", self.notes),
+            _html.sentences("warnings:", self.warnings),
+            tone="open" if judged != "bad" and self.gaps else judged,
+        )
+
+
+_WORST_HEADS = ("step", "tensor", "rel L2", "cosine", "max abs", "L2 norm, relative", "type", "note")
+
+_WORST_DISTANCES = (
+    "relative_euclidean_distance",
+    "cosine_similarity",
+    "max_absolute_error",
+    "l2norm_stat_relative_error",  # of statistics
+)
+
+
+def _worst_row(row: Row) -> list[Any]:
+    """A column that the report does not have, as of statistics, stays empty."""
+    step = row.get("token_id")
+    distances = [row.get(key) for key in _WORST_DISTANCES]
+    golden, mine = (
+        f"{row.get(f'{side}_dtype') or ''} {row.get(f'{side}_shape') or ''}".replace("torch.", "").strip()
+        for side in ("golden", "my")
+    )
+    remark = row.get("cmp_fail_reason") or row.get("exceeded") or row.get("note")
+    return [
+        None if step == -1 else step,  # weights
+        _html.code(row.get("node")),
+        *distances,
+        golden if golden == mine else f"{golden} against {mine}",
+        _html.prose(remark),
+    ]
 
 
 def compare(

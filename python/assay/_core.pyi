@@ -105,6 +105,10 @@ class Record:
     def node(self) -> str: ...
 
     @property
+    def name(self) -> str:
+        """Node, role and slot joined by dots."""
+
+    @property
     def op_type(self) -> str: ...
 
     @property
@@ -184,6 +188,23 @@ class Run:
     def tree(self) -> dict | None: ...
 
     @property
+    def nodes(self) -> list:
+        """Names of the nodes, in the order of their first records."""
+
+    @property
+    def steps(self) -> list[int]:
+        """Token ids, ascending."""
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ascending."""
+
+    def named(self, name: bytes) -> list[int]:
+        """
+        Indices of the records of a node, of one of its roles, or of one tensor.
+        """
+
+    @property
     def layer_type(self) -> str:
         """Class of the repeated layers, empty when there are none."""
 
@@ -205,7 +226,9 @@ class _Comparison:
 
     def unmatched(self) -> list: ...
 
-    def worst_indices(self, count: int) -> list[int]: ...
+    def worst(self, count: int) -> list: ...
+
+    def counts(self) -> dict: ...
 
     @property
     def coverage(self) -> float: ...

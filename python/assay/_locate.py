@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
+from . import _html
 from ._pairs import PathLike, TokenMap, json_text, token_pairs
 
 # Native, without a stub: this file has its types.
@@ -33,6 +34,17 @@ class Finding:
     def also(self) -> Optional[str]:
         """A second module it may be, when what was captured cannot tell the two apart."""
         return self._optional_text("also")
+
+    @property
+    def module_type(self) -> Optional[str]:
+        """Class of the module, where the run knows it."""
+        return self._optional_text("module_type")
+
+    @property
+    def source(self) -> Optional[str]:
+        """File and line of the module's ``forward``, ``"transformers/models/llama/modeling_llama.py:61"``; None where
+        the run does not know it."""
+        return self._optional_text("source")
 
     @property
     def op_type(self) -> Optional[str]:
@@ -88,6 +100,19 @@ class Finding:
 
     def __repr__(self) -> str:
         return f"<assay.Finding {self}>"
+
+
+def _place_of(finding: Finding) -> list[tuple[str, Any]]:
+    return [
+        ("module", _html.code(finding.module or "(model)")),
+        ("type", _html.code(finding.module_type)),
+        ("code", _html.code(finding.source)),
+        ("operator", _html.code(finding.op_type)),
+        ("tensor", _html.code(finding.slot)),
+        ("step, rank", f"{finding.step}, {finding.rank}"),
+        ("times what rounding explains", finding.ratio),
+        ("explained by", _html.prose(finding.hypothesis)),
+    ]
 
 
 class Verdict:
@@ -149,6 +174,25 @@ class Verdict:
 
     def __repr__(self) -> str:
         return f"<assay.Verdict {self.sentence}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the sentence, where the first wrong operator is, what follows from it, what to do next."""
+        coverage = self.coverage
+        judged = f"{coverage['judged']} of {coverage['judgeable']}" if coverage["judgeable"] else None
+        first = self.first_bad
+        place = [] if first is None else _place_of(first)
+        known = [("confidence", self.confidence), *place, ("judged", judged), ("next", _html.code(self.next))]
+        chain = [(_html.code(link["my"] or "(model)"), link["step"], link["e_out"]) for link in self._fields["chain"]]
+        others = [str(finding) for finding in self.candidates if first is None or finding._fields != first._fields]
+        return _html.fragment(
+            "Verdict",
+            self.sentence,
+            _html.facts(known),
+            _html.sentences("also wrong:" if first else "wrong:", others),
+            _html.table("behind it", ("output of", "step", "rel L2"), chain[: _html.MOST_ROWS], len(chain)),
+            _html.sentences("notes:", self.notes),
+            tone={"clean": "good", "cannot_judge": "open"}.get(self.outcome, "bad"),
+        )
 
 
 def locate(

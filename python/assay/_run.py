@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Optional, Union, overload
 import numpy as np
 
 from assay import _core
+from assay._page import show_page
+from assay._run_fragment import run_fragment
+from assay._selection import Selection, choose, no_such_name
 from assay.errors import Error, FormatError
 
 if TYPE_CHECKING:
     import pandas
     import torch
 
-__all__ = ["Coverage", "Record", "Records", "Run", "TreeNode", "digest", "open", "read_tensor", "stats"]
+__all__ = ["Coverage", "Record", "Records", "Run", "Selection", "TreeNode", "digest", "open", "read_tensor", "stats"]
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -31,11 +34,13 @@ class TreeNode:
         name: dotted path, as in the records' ``node``.
         type: class name.
         children: the modules inside it.
+        source: file and line of its code, ``"transformers/models/llama/modeling_llama.py:312"``; empty when unknown.
     """
 
     name: str
     type: str
     children: tuple[TreeNode, ...]
+    source: str = ""
 
     def walk(self) -> Iterator[TreeNode]:
         """Yields the node and everything below it, parents first."""
@@ -88,6 +93,7 @@ class Record:
         step: token id; -1 for weights and for folders whose name is no number.
         step_name: name of the step's folder: ``"0"``, ``"weights"``.
         node: dotted path of the module or operator.
+        name: node, role and slot: ``"model.norm.input.0"``, ``"model.norm.output"``, ``"model.norm.weight"``.
         op_type: class name; empty when it is not known.
         role: ``"input"``, ``"output"``, ``"weight"`` or ``"buffer"``.
         slot: path inside the arguments or the result: ``"0"``, ``"1.0"``, ``"kwargs.mask"``, ``""``.
@@ -107,6 +113,7 @@ class Record:
         self.step: int = core.step
         self.step_name: str = core.step_name
         self.node: str = core.node
+        self.name: str = core.name
         self.op_type: str = core.op_type
         self.role: str = core.role
         self.slot: str = core.slot
@@ -127,6 +134,13 @@ class Record:
     def shape(self) -> Optional[tuple[int, ...]]:
         """Sizes; read from the file's header when the records do not say."""
         return self._core.shape
+
+    def _type_and_shape(self) -> tuple[Optional[str], Optional[tuple[int, ...]], str]:
+        """The third is why the first two are not known: one unreadable file is one row that says so."""
+        try:
+            return self.dtype_name, self.shape, self.problem
+        except Error as error:
+            return None, None, self.problem or str(error)
 
     @property
     def strides(self) -> Optional[tuple[int, ...]]:
@@ -244,12 +258,20 @@ class Records(Sequence[Record]):
     def to_pandas(self) -> pandas.DataFrame:
         """A table with one row a record; element types and shapes are read from the files' headers.
 
+        The index is the place in these records, the columns are those of :class:`Record`; ``shape`` holds tuples, the
+        statistics are NaN and ``nan_count`` is ``<NA>`` where the capture wrote none.
+
         Raises:
             ImportError: pandas is not installed.
+
+        Example:
+            >>> table = assay.open("golden").to_pandas()  # doctest: +SKIP
+            >>> table[table.role == "output"].groupby("op_type").l2_norm.median()  # doctest: +SKIP
         """
         import pandas
 
-        return pandas.DataFrame([_row(record) for record in self], columns=list(_COLUMNS))
+        table = pandas.DataFrame([_row(record) for record in self], columns=list(_COLUMNS))
+        return table.astype(_COLUMN_TYPES)
 
     def __repr__(self) -> str:
         return f"<{len(self)} records>"
@@ -261,13 +283,17 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+# Whatever the rows are: a table without a single statistic, or without a row, has the same columns of numbers.
+_COLUMN_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("rank", "step", "call", "order"), "int64"),
+    **dict.fromkeys(("min", "max", "mean", "l2_norm"), "float64"),
+    "nan_count": "Int64",
+}
+
+
 def _row(record: Record) -> dict[str, Any]:
     row = {name: vars(record)[name] for name in _COLUMNS if name in vars(record)}
-    try:
-        row["dtype"], row["shape"] = record.dtype_name, record.shape
-    except Error as error:
-        # One unreadable file is one row that says so.
-        row["dtype"], row["shape"], row["problem"] = None, None, record.problem or str(error)
+    row["dtype"], row["shape"], row["problem"] = record._type_and_shape()
     for name in ("min", "max", "mean", "l2_norm", "nan_count"):
         row[name] = getattr(record.recorded_stats, name) if record.recorded_stats else None
     return row
@@ -275,6 +301,10 @@ def _row(record: Record) -> dict[str, Any]:
 
 class Run:
     """One captured run, whatever wrote it.
+
+    ``run["model.norm"]`` is what that node returned: an array when it is one tensor, otherwise a :class:`Selection` to
+    index further. A key may also name a tensor: ``"model.norm.input.0"``, ``"model.norm.weight"``. ``run[0]`` is the
+    first record.
 
     Attributes:
         path: as it was given to :func:`open`.
@@ -332,6 +362,85 @@ class Run:
         """
         self._core.write_page(os.fspath(path))
 
+    def show(self) -> None:
+        """Shows the page of :meth:`to_html`: in a notebook below the cell, otherwise in a browser.
+
+        A browser's file is removed when the program ends.
+        """
+        show_page(self.to_html)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The table of all records: :meth:`Records.to_pandas`."""
+        return self.records.to_pandas()
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the modules and operators that have records, in the order of their first ones."""
+        return self._core.nodes
+
+    @property
+    def steps(self) -> list[int]:
+        """Token ids, ascending; weights have none."""
+        return self._core.steps
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks of the processes, ascending."""
+        return self._core.ranks
+
+    @overload
+    def __getitem__(self, key: int) -> Record: ...
+    @overload
+    def __getitem__(self, key: slice) -> Records: ...
+    @overload
+    def __getitem__(self, key: str) -> Union[np.ndarray, Selection]: ...
+    def __getitem__(self, key: Union[int, slice, str]) -> Union[Record, Records, np.ndarray, Selection]:
+        """A record by its place, or tensors by name.
+
+        Of a node its output tensors count, or, when it has none, all of its tensors. A name that no node has is the
+        name of tensors: ``"model.norm.input"``, ``"model.norm.input.0"``, ``"model.norm.weight"``; in a run of files
+        also a member of one.
+
+        Returns:
+            Of a name the array of :meth:`Record.numpy` when it means one tensor, else a :class:`Selection`.
+
+        Raises:
+            KeyError: nothing has that name; the nearest names are in the sentence.
+            IndexError: there are fewer records.
+            assay.Error: the one tensor has no bytes, or they cannot be read.
+
+        Example:
+            >>> import assay, numpy, os, tempfile
+            >>> folder = tempfile.mkdtemp()
+            >>> numpy.save(os.path.join(folder, "x.npy"), numpy.arange(3.0))
+            >>> assay.open(folder)["x"]
+            array([0., 1., 2.])
+        """
+        if not isinstance(key, str):
+            return self.records[key]
+        named = self.named(key)
+        if not named:
+            raise no_such_name(key, self.path, self._names())
+        tensors = [record for record in named if not record.value]
+        if not tensors:
+            raise KeyError(f"{key!r} has values and no tensor: {', '.join(record.value for record in named[:3])}")
+        outputs = [record for record in tensors if record.node == key and record.role == "output"]
+        return choose(key, outputs or tensors)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and bool(self.named(key))
+
+    def named(self, name: str) -> Records:
+        """The records of a node, of one of its roles, or of one tensor, as ``run[name]`` understands the name."""
+        try:
+            return Records(self._core, self._core.named(name.encode("utf-8", "surrogateescape")))
+        except UnicodeEncodeError:  # no file and no capture can have written such a name
+            return Records(self._core, [])
+
+    def _names(self) -> list[str]:
+        """What a wrong name may have meant: modules before operators."""
+        return [*(node.name for node in self.tree.walk()), *self.nodes] if self.tree else self.nodes
+
     def __len__(self) -> int:
         return len(self.records)
 
@@ -341,9 +450,14 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {self.path!r}: {self.layout}, {len(self.records)} records>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what was captured, where, whether all of it is there, and the first modules."""
+        return run_fragment(self)
+
 
 def _tree_node(tree: dict[str, Any]) -> TreeNode:
-    return TreeNode(tree["name"], tree["type"], tuple(_tree_node(child) for child in tree["children"]))
+    children = tuple(_tree_node(child) for child in tree["children"])
+    return TreeNode(tree["name"], tree["type"], children, tree["source"])
 
 
 def open(path: Path) -> Run:

@@ -165,7 +165,8 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                    .jsonl = request.jsonl,
                                    .unmatched = request.unmatched,
                                    .summary = request.summary,
-                                   .verdict = with_verdict ? &*outcome.verdict : nullptr}));
+                                   .verdict = outcome.verdict ? &*outcome.verdict : nullptr,
+                                   .verdict_columns = with_verdict}));
   }
   if (!request.html.empty()) {
     ASSAY_TRY_STATUS(report::html::write_page(

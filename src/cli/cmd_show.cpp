@@ -256,6 +256,20 @@ void add_head(const run::Run& run, bool with_digest, Screen* screen) {
 
 // ---- lines and details --------------------------------------------------------------------------
 
+/// File and line of the code of the module that all records are of, or in; empty when there are
+/// several, or when the run does not know.
+std::string source_of(const run::Run& run, const std::vector<Shown>& shown) {
+  if (!run.topology || shown.empty()) return {};
+  const std::string_view module = run::module_of_node(shown[0].record.node);
+  const bool is_one = std::all_of(shown.begin(), shown.end(), [&](const Shown& item) {
+    return run::module_of_node(item.record.node) == module;
+  });
+  if (!is_one) return {};
+  const auto sources = topology::module_sources(*run.topology);
+  const auto found = sources.find(module);
+  return found == sources.end() ? std::string() : std::string(found->second);
+}
+
 /// Which step, rank and graph a record is of, as far as the run has several.
 std::string place_text(const run::Run& run, const run::TensorRecord& record, bool several_graphs) {
   if (!run.has(run::Trait::Steps)) return {};
@@ -358,6 +372,7 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
     field("step",
           record.step_name + (record.rank > 0 ? ", rank " + std::to_string(record.rank) : ""));
   if (!record.op_type.empty()) field("type", record.op_type);
+  if (const std::string source = source_of(run, {item}); !source.empty()) field("source", source);
   if (record.bytes) {
     std::string place = record.bytes->file;
     if (record.bytes->raw) place += " at byte " + std::to_string(record.bytes->offset);
@@ -468,6 +483,8 @@ void add_run(const run::Run& run, const std::vector<Shown>& shown, const ShowOpt
   const bool details = options.values || options.histogram;
   const bool wants_lines = options.list || options.stats || options.narrowed || details;
   if (wants_lines || (run.has(run::Trait::Files) && options.all)) {
+    if (const std::string source = source_of(run, shown); options.narrowed && !source.empty())
+      screen->line("  source: " + printable(source), 4);
     add_list(run, shown, options.stats, screen);
   } else if (run.has(run::Trait::Files)) {
     add_files(shown, screen);

@@ -28,19 +28,6 @@ std::string record_label(const run::Run& run, const run::TensorRecord& record) {
   return record.node + (record.slot.empty() ? "" : " " + record.slot);
 }
 
-std::string record_name(const run::TensorRecord& record) {
-  std::string name = record.node;
-  const auto add = [&](std::string_view part) {
-    if (part.empty()) return;
-    if (!name.empty()) name += '.';
-    name += part;
-  };
-  if (record.role == run::Role::Input || record.role == run::Role::Output)
-    add(run::role_name(record.role));
-  add(record.slot);
-  return name;
-}
-
 bool NumberSet::contains(int64_t number) const {
   return ranges.empty() || std::any_of(ranges.begin(), ranges.end(), [number](const auto& range) {
            return range.first <= number && number <= range.second;

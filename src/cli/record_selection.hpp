@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "run/run.hpp"
+#include "run/record_name.hpp"
 
 namespace assay::cli {
 
@@ -16,9 +16,6 @@ namespace assay::cli {
 [[nodiscard]] std::string record_label(const run::TensorRecord& record);
 /// The same; the tensors of flat folders and files have no role: "sub/file", "file member".
 [[nodiscard]] std::string record_label(const run::Run& run, const run::TensorRecord& record);
-/// node, role and slot joined by dots: "root.lm_head.output", "model.norm.input.0",
-/// "root.norm.weight"; for a record of a flat folder or a file: node and slot.
-[[nodiscard]] std::string record_name(const run::TensorRecord& record);
 
 /// Inclusive ranges of numbers: "0", "0,2-4", "all".
 struct NumberSet {
@@ -29,7 +26,7 @@ struct NumberSet {
 [[nodiscard]] Result<NumberSet> parse_number_set(const std::string& text);
 
 struct RecordFilter {
-  // glob over node or record_name(); a name without wildcards also matches as a tail: "norm"
+  // glob over node or run::record_name(); a name without wildcards also matches as a tail: "norm"
   std::string name;
   NumberSet steps;
   NumberSet ranks;

@@ -157,16 +157,37 @@ struct ComparisonObject {
   bool programs = false;  // compare::ComparedPaths::programs
   int jobs = 0;
 
-  /// Position in rows() of every row that is in it.
-  [[nodiscard]] size_t index_of(const compare::Row* wanted) const {
-    size_t index = 0;
+  /// The sheet that a row stands in.
+  [[nodiscard]] const compare::Sheet& sheet_of(const compare::Row* wanted) const {
     for (const compare::Sheet& sheet : comparison.sheets) {
-      for (const compare::Row& row : sheet.rows) {
-        if (&row == wanted) return index;
-        index += row.filtered ? 0 : 1;
-      }
+      for (const compare::Row& row : sheet.rows)
+        if (&row == wanted) return sheet;
     }
-    return index;
+    return comparison.sheets.front();
+  }
+
+  /// As in rows(), of the rows with the largest errors only.
+  [[nodiscard]] nb::list worst(size_t count) const {
+    nb::list rows;
+    for (const compare::Row* row : comparison.worst_rows(count)) {
+      compare::Sheet one;
+      one.name = sheet_of(row).name;
+      one.rows.push_back(*row);
+      rows.extend(table_rows(report::build_table(comparison, one, {.style = style}), true));
+    }
+    return rows;
+  }
+
+  [[nodiscard]] nb::dict counts() const {
+    const compare::Comparison::Counts found = comparison.counts();
+    nb::dict dict;
+    dict["pairs"] = found.pairs;
+    dict["identical"] = found.identical;
+    dict["beyond_limits"] = found.failed;
+    dict["unreadable"] = found.unreadable;
+    dict["unmatched"] =
+        comparison.sheets.empty() ? 0 : comparison.sheets.back().matching.unmatched.size();
+    return dict;
   }
 };
 
@@ -257,15 +278,8 @@ void bind_compare(nb::module_& m) {
                                                              self.golden, self.mine),
                                false);
            })
-      .def(
-          "worst_indices",
-          [](const ComparisonObject& self, size_t count) {
-            std::vector<size_t> indices;
-            for (const compare::Row* row : self.comparison.worst_rows(count))
-              indices.push_back(self.index_of(row));
-            return indices;
-          },
-          nb::arg("count"))
+      .def("worst", &ComparisonObject::worst, nb::arg("count"))
+      .def("counts", &ComparisonObject::counts)
       .def_prop_ro("coverage",
                    [](const ComparisonObject& self) {
                      return self.comparison.sheets.empty()

@@ -8,11 +8,13 @@
 
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "python/module.hpp"
 #include "python/tensor_array.hpp"
 #include "report/html/run_page.hpp"
 #include "run/layers.hpp"
+#include "run/record_name.hpp"
 #include "run/run.hpp"
 #include "run/verify.hpp"
 
@@ -45,8 +47,17 @@ nb::dict tree_dict(const run::TopologyNode& node) {
   nb::dict dict;
   dict["name"] = to_str(node.name);
   dict["type"] = to_str(node.type);
+  dict["source"] = to_str(node.source);
   dict["children"] = children;
   return dict;
+}
+
+nb::list node_names(const run::Run& run) {
+  std::set<std::string_view> known;
+  nb::list names;
+  for (const run::TensorRecord& record : run.records)
+    if (known.insert(record.node).second) names.append(to_str(record.node));
+  return names;
 }
 
 nb::dict coverage_dict(const run::Coverage& coverage) {
@@ -92,6 +103,9 @@ void bind_record(nb::module_& m) {
       .def_prop_ro("step_name",
                    [](const RecordHandle& self) { return to_str(self.record().step_name); })
       .def_prop_ro("node", [](const RecordHandle& self) { return to_str(self.record().node); })
+      .def_prop_ro(
+          "name", [](const RecordHandle& self) { return to_str(run::record_name(self.record())); },
+          "Node, role and slot joined by dots.")
       .def_prop_ro("op_type",
                    [](const RecordHandle& self) { return to_str(self.record().op_type); })
       .def_prop_ro(
@@ -184,6 +198,32 @@ void bind_run(nb::module_& m) {
             return tree_dict(*self.run->topology);
           },
           nb::sig("def tree(self) -> dict | None"))
+      .def_prop_ro(
+          "nodes", [](const RunHandle& self) { return node_names(*self.run); },
+          "Names of the nodes, in the order of their first records.")
+      .def_prop_ro(
+          "steps",
+          [](const RunHandle& self) {
+            std::set<int64_t> steps;
+            for (const run::TensorRecord& record : self.run->records)
+              if (record.step >= 0) steps.insert(record.step);
+            return std::vector<int64_t>(steps.begin(), steps.end());
+          },
+          "Token ids, ascending.")
+      .def_prop_ro(
+          "ranks",
+          [](const RunHandle& self) {
+            std::set<int> ranks;
+            for (const run::TensorRecord& record : self.run->records) ranks.insert(record.rank);
+            return std::vector<int>(ranks.begin(), ranks.end());
+          },
+          "Ascending.")
+      .def(
+          "named",
+          [](const RunHandle& self, const nb::bytes& name) {
+            return run::records_named(*self.run, std::string(name.c_str(), name.size()));
+          },
+          "name"_a, "Indices of the records of a node, of one of its roles, or of one tensor.")
       .def_prop_ro(
           "layer_type",
           [](const RunHandle& self) {

@@ -4,15 +4,25 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 namespace assay::report {
 
+/// What a reader should see first, and in which colour a workbook shows it.
+enum class Mark : uint8_t {
+  None,
+  Good,   // green
+  Doubt,  // amber: could not be judged, or is worth a look
+  Bad,    // red
+};
+
 /// Number cells that are NaN are empty cells, as pandas writes them.
 struct Cell {
   enum class Kind : uint8_t { Empty, Integer, Number, Text };
   Kind kind = Kind::Empty;
+  Mark mark = Mark::None;
   int64_t integer = 0;
   double number = 0;
   std::string text;
@@ -31,6 +41,10 @@ struct Cell {
       const std::variant<std::monostate, double, int64_t, std::string>& value);
   /// A count or an index; empty for -1, which stands for none.
   [[nodiscard]] static Cell of_index(int64_t value) { return value < 0 ? Cell{} : of(value); }
+  [[nodiscard]] Cell marked(Mark with) && {
+    mark = with;
+    return std::move(*this);
+  }
   /// As pandas prints it: shortest digits, "inf", "" for an empty cell.
   [[nodiscard]] std::string csv_text() const;
 };

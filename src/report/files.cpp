@@ -7,6 +7,7 @@
 #include "base/atomic_file.hpp"
 #include "base/paths.hpp"
 #include "report/judged_rows.hpp"
+#include "report/mark.hpp"
 #include "report/summary.hpp"
 #include "report/table.hpp"
 #include "report/verdict_json.hpp"
@@ -20,10 +21,11 @@ struct Content {
   const compare::Comparison& comparison;
   const Style& style;
   const run::Run* mine = nullptr;            // with `verdict`
-  const locate::Verdict* verdict = nullptr;  // null: tables without its columns
+  const locate::Verdict* verdict = nullptr;  // null: none
+  bool verdict_columns = false;
 
   [[nodiscard]] Table table_of(const compare::Sheet& sheet, bool keep_filtered = false) const {
-    if (verdict == nullptr) return build_table(comparison, sheet, {style, keep_filtered});
+    if (!verdict_columns) return build_table(comparison, sheet, {style, keep_filtered});
     const std::vector<RowVerdict> verdicts = judge_rows(*verdict, *mine, sheet);
     return build_table(comparison, sheet, {style, keep_filtered, &verdicts});
   }
@@ -34,11 +36,15 @@ struct Content {
 
 Result<std::string> workbook(const Content& content, bool summary) {
   const compare::Comparison& comparison = content.comparison;
+  const bool plain = content.style.to_the_letter;
   std::vector<Table> tables;
   for (const compare::Sheet& sheet : comparison.sheets)
-    tables.push_back(content.table_of(sheet, content.style.to_the_letter));
-  if (summary && !content.style.to_the_letter) tables.push_back(build_summary_table(comparison));
-  return xlsx_bytes(tables);
+    tables.push_back(content.table_of(sheet, plain));
+  // Scripts take sheets by name or by number, so the summary is the last and yet seen first.
+  const size_t opens_on = summary ? tables.size() : 0;
+  if (summary && !plain) tables.push_back(build_summary_table(comparison, content.verdict));
+  if (!plain) std::ranges::for_each(tables, [](Table& table) { mark_cells(&table); });
+  return xlsx_bytes(tables, {.opens_on = opens_on, .plain = plain});
 }
 
 std::string json_lines(const Content& content) {
@@ -102,7 +108,8 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
                                              const run::Run& golden, const run::Run& mine,
                                              const FileOptions& options) {
   ASSAY_TRY_STATUS(make_directories(options.folder, 0750));
-  const Content content{comparison, options.style, &mine, options.verdict};
+  const bool verdict_columns = options.verdict != nullptr && options.verdict_columns;
+  const Content content{comparison, options.style, &mine, options.verdict, verdict_columns};
   std::vector<std::string> written;
   const auto write = [&](const std::string& stem, const std::string& ending,
                          const std::string& text, const std::string& name_end = "") -> Status {
@@ -144,7 +151,7 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
     }
     ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", content.csv_of(table)));
   }
-  if (options.verdict != nullptr)
+  if (verdict_columns)
     ASSAY_TRY_STATUS(write("msit_cmp_first_bad", ".json", verdict_json(*options.verdict)));
   return written;
 }

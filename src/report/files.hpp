@@ -18,10 +18,11 @@ struct FileOptions {
   bool workbook = false;      // one xlsx with a sheet a level; otherwise one csv (first sheet)
   bool jsonl = false;
   bool unmatched = false;
-  bool summary = true;  // a last sheet of the workbook with coverage and the worst rows
-  /// Gives rows their columns of --verdict and is written to msit_cmp_first_bad_{ts}.json; null:
-  /// neither.
+  bool summary = true;  // a last sheet of the workbook, which it opens on: what the others hold
+  /// The summary begins with its sentence; null: with what the tables say.
   const locate::Verdict* verdict = nullptr;
+  /// The verdict also gives rows its columns and is written to msit_cmp_first_bad_{ts}.json.
+  bool verdict_columns = false;
 };
 
 /// Permission bits of report files.

@@ -12,6 +12,7 @@
 #include "base/file_descriptor.hpp"
 #include "report/files.hpp"
 #include "report/html/opcheck_page.hpp"
+#include "report/mark.hpp"
 #include "report/xlsx.hpp"
 
 namespace assay::report {
@@ -89,16 +90,48 @@ void append_case(const opcheck::CaseResult& result, const OpcheckTable& rows, Ta
   std::ranges::move(rows.rows(result), std::back_inserter(table->rows));
 }
 
+// A table of a workbook, with the place in the report that each row comes from.
+struct CaseTable {
+  Table table;
+  std::vector<OutputPlace> outputs = {};
+};
+
+void append_case(const opcheck::Report& report, size_t number, const OpcheckTable& rows,
+                 CaseTable* to) {
+  append_case(report.cases[number], rows, &to->table);
+  for (size_t i = 0; i < report.cases[number].rows.size(); ++i) to->outputs.push_back({number, i});
+}
+
+// The first reason of each type leads to its row.
+void link_reasons(const opcheck::Report& report, const std::vector<CaseTable>& tables,
+                  Table* summary) {
+  const std::vector<OpcheckTotals> totals = opcheck_totals(report);
+  for (size_t row = 0; row < totals.size(); ++row) {
+    for (size_t t = 0; t < tables.size(); ++t) {
+      const std::vector<OutputPlace>& outputs = tables[t].outputs;
+      const auto found = std::ranges::find(outputs, totals[row].first);
+      if (found == outputs.end()) continue;
+      summary->links.push_back({.row = row,
+                                .column = summary->columns.size() - 1,
+                                .table = t,
+                                .target = static_cast<size_t>(found - outputs.begin())});
+    }
+  }
+}
+
 Result<std::string> workbook(const opcheck::Report& report, const OpcheckTable& rows) {
-  Table listed{kSheet, rows.columns(), {}};
-  Table failed{"addition_failed_cases", rows.columns(), {}};
-  for (const opcheck::CaseResult& result : report.cases)
-    append_case(result, rows, result.description.in_table ? &listed : &failed);
+  std::vector<CaseTable> cases = {{{kSheet, rows.columns(), {}}},
+                                  {{"addition_failed_cases", rows.columns(), {}}}};
+  for (size_t i = 0; i < report.cases.size(); ++i)
+    append_case(report, i, rows, &cases[report.cases[i].description.in_table ? 0 : 1]);
+  std::erase_if(cases, [](const CaseTable& one) { return one.table.rows.empty(); });
+  Table summary = build_opcheck_summary(report);
+  link_reasons(report, cases, &summary);
   std::vector<Table> tables;
-  if (!listed.rows.empty()) tables.push_back(std::move(listed));
-  if (!failed.rows.empty()) tables.push_back(std::move(failed));
-  tables.push_back(build_opcheck_summary(report));
-  return xlsx_bytes(tables);
+  for (CaseTable& one : cases) tables.push_back(std::move(one.table));
+  tables.push_back(std::move(summary));
+  std::ranges::for_each(tables, [](Table& table) { mark_cells(&table); });
+  return xlsx_bytes(tables, {.opens_on = tables.size() - 1});
 }
 
 bool is_live(const std::string& format) { return format == "csv" || format == "jsonl"; }

@@ -11,6 +11,7 @@
 
 #include "base/text.hpp"
 #include "report/column.hpp"
+#include "report/opcheck_terminal.hpp"
 
 namespace assay::report {
 
@@ -364,9 +365,18 @@ std::vector<Cells> OpcheckTable::rows(const CaseResult& result) const {
   return rows;
 }
 
+namespace {
+Mark verdict_mark(const opcheck::Report& report) {
+  const opcheck::Report::Counts counts = report.counts();
+  if (counts.failed > 0 || counts.errors > 0) return Mark::Bad;
+  return counts.passed == 0 || report.interrupted ? Mark::Doubt : Mark::Good;
+}
+}  // namespace
+
 std::vector<OpcheckTotals> opcheck_totals(const opcheck::Report& report) {
   std::map<std::string, OpcheckTotals> by_type;
-  for (const CaseResult& one : report.cases) {
+  for (size_t number = 0; number < report.cases.size(); ++number) {
+    const CaseResult& one = report.cases[number];
     OpcheckTotals& totals = by_type[one.description.op_type];
     totals.op_type = one.description.op_type;
     ++totals.cases;
@@ -377,11 +387,10 @@ std::vector<OpcheckTotals> opcheck_totals(const opcheck::Report& report) {
                                                                 : totals.errors;
     ++count;
     if (one.outcome == CheckOutcome::Pass || !totals.first_reason.empty()) continue;
-    for (const OutputRow& row : one.rows) {
-      if (row.outcome != one.outcome) continue;
-      totals.first_reason = one.description.id + " " + output_name(row) + ": " + row.reason;
-      break;
-    }
+    const auto row = std::ranges::find(one.rows, one.outcome, &OutputRow::outcome);
+    if (row == one.rows.end()) continue;
+    totals.first_reason = one.description.id + " " + output_name(*row) + ": " + row->reason;
+    totals.first = {number, static_cast<size_t>(row - one.rows.begin())};
   }
   std::vector<OpcheckTotals> list;
   for (auto& [type, totals] : by_type) list.push_back(std::move(totals));
@@ -391,6 +400,7 @@ std::vector<OpcheckTotals> opcheck_totals(const opcheck::Report& report) {
 Table build_opcheck_summary(const opcheck::Report& report) {
   Table table;
   table.name = "summary";
+  table.title = Cell::of(opcheck_verdict(report)).marked(verdict_mark(report));
   table.columns = {"op_name", "cases",         "outputs", "passed",
                    "failed",  "not_supported", "errors",  "first_reason"};
   const auto add = [&](const OpcheckTotals& totals) {
@@ -405,12 +415,17 @@ Table build_opcheck_summary(const opcheck::Report& report) {
   const opcheck::Report::Counts counts = report.counts();
   add({"total", report.cases.size(), counts.outputs, counts.passed, counts.failed,
        counts.not_supported, counts.errors, ""});
-  for (const auto& [type, count] : report.unlisted) {
-    Cells cells = {Cell::of(type), Cell::of(static_cast<int64_t>(count))};
+  const auto remark = [&](const std::string& name, Cell count, Cell text) {
+    Cells cells = {Cell::of(name), std::move(count)};
     cells.resize(table.columns.size() - 1);
-    cells.push_back(Cell::of("not judged"));
+    cells.push_back(std::move(text));
     table.rows.push_back(std::move(cells));
-  }
+  };
+  for (const auto& [type, count] : report.unlisted)
+    remark(type, Cell::of(count), Cell::of("not judged"));
+  if (!report.coverage.empty()) remark("coverage", {}, Cell::of(report.coverage));
+  for (const std::string& warning : report.warnings)
+    remark("warning", {}, Cell::of(warning).marked(Mark::Doubt));
   return table;
 }
 

@@ -2,6 +2,7 @@
 // The columns of an opcheck report: the original's in its order, ours to the right.
 //   docs/opcheck.md
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -61,16 +62,24 @@ class OpcheckTable {
 /// What lies around it: "golden 0.7302963 -1.095444 0.7302963, mine 0.730957 -1.098633 0.7304688".
 [[nodiscard]] std::string neighbours_text(const opcheck::OutputRow& row);
 
+/// An output in a report.
+struct OutputPlace {
+  size_t number = SIZE_MAX;  // of its case
+  size_t row = SIZE_MAX;     // of that case's rows
+  bool operator==(const OutputPlace&) const = default;
+};
+
 /// How the operations of one type did, in cases.
 struct OpcheckTotals {
   std::string op_type;
   size_t cases = 0, outputs = 0;
   size_t passed = 0, failed = 0, not_supported = 0, errors = 0;
   std::string first_reason;  // of the first case that is no pass
+  OutputPlace first = {};    // whose reason that is
 };
 /// By name of the type.
 [[nodiscard]] std::vector<OpcheckTotals> opcheck_totals(const opcheck::Report& report);
-/// A row a type, the sum below, and what was not judged at all.
+/// The verdict above a row a type, the sum below, what was not judged at all, coverage, warnings.
 [[nodiscard]] Table build_opcheck_summary(const opcheck::Report& report);
 
 }  // namespace assay::report

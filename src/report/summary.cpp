@@ -8,6 +8,8 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "locate/verdict/sentence.hpp"
+#include "report/terminal.hpp"
 #include "report/terminal_text.hpp"
 #include "run/layers.hpp"
 
@@ -17,7 +19,8 @@ namespace {
 using compare::Comparison;
 using compare::Row;
 
-constexpr size_t kWorstRows = 5;
+constexpr size_t kWorstRows = 10;
+constexpr size_t kWorstOfMetric = 5;
 
 struct Metric {
   std::string name;
@@ -78,19 +81,94 @@ std::string layer_of(const std::string& label) {
   return layer ? layer->name() : std::string();
 }
 
+// The colour of the sentence.
+Mark mark_of(const locate::Verdict& verdict) {
+  switch (verdict.outcome) {
+    case locate::VerdictOutcome::FirstWrong:
+      return Mark::Bad;
+    case locate::VerdictOutcome::Clean:
+      return Mark::Good;
+    case locate::VerdictOutcome::CannotJudge:
+      break;
+  }
+  return Mark::Doubt;
+}
+
+Mark mark_of(const Comparison& comparison) {
+  const Comparison::Counts counts = comparison.counts();
+  if (counts.failed > 0) return Mark::Bad;
+  const bool all_equal = counts.pairs > 0 && counts.identical == counts.pairs;
+  const bool good =
+      comparison.judged ? comparison.is_within_limits() : all_equal && comparison.gaps.empty();
+  return good && counts.unreadable == 0 ? Mark::Good : Mark::Doubt;
+}
+
+// By address of a row: its place in the tables of the comparison's sheets.
+class RowPlaces {
+ public:
+  explicit RowPlaces(const Comparison& comparison) : comparison_(comparison) {
+    for (const compare::Sheet& sheet : comparison.sheets) {
+      std::vector<size_t>& places = places_.emplace_back();
+      size_t listed = 0;
+      for (const Row& row : sheet.rows)
+        places.push_back(is_listed(comparison, row) ? listed++ : listed);
+    }
+  }
+
+  // A link of a cell of the summary.
+  [[nodiscard]] Link link(size_t summary_row, size_t column, const Row& row) const {
+    Link link{.row = summary_row, .column = column};
+    while (!holds(comparison_.sheets[link.table], row)) ++link.table;
+    const auto place = static_cast<size_t>(&row - comparison_.sheets[link.table].rows.data());
+    link.target = places_[link.table][place];
+    return link;
+  }
+
+ private:
+  static bool holds(const compare::Sheet& sheet, const Row& row) {
+    return std::less_equal<>{}(sheet.rows.data(), &row) &&
+           std::less<>{}(&row, sheet.rows.data() + sheet.rows.size());
+  }
+
+  const Comparison& comparison_;
+  std::vector<std::vector<size_t>> places_;  // of each sheet's rows
+};
+
+// The row of a record of the run under test, in the sheet that shows most; null: none does.
+const Row* row_of_record(const Comparison& comparison, size_t mine_record) {
+  for (auto sheet = comparison.sheets.rbegin(); sheet != comparison.sheets.rend(); ++sheet) {
+    for (size_t i = 0; i < sheet->rows.size() && i < sheet->matching.pairs.size(); ++i) {
+      if (sheet->matching.pairs[i].mine == mine_record && !sheet->rows[i].filtered)
+        return &sheet->rows[i];
+    }
+  }
+  return nullptr;
+}
+
 class Summary {
  public:
-  explicit Summary(const Comparison& comparison)
-      : comparison_(comparison), rows_(distinct_rows(comparison)) {
+  Summary(const Comparison& comparison, const locate::Verdict* verdict)
+      : comparison_(comparison),
+        verdict_(verdict),
+        rows_(distinct_rows(comparison)),
+        places_(comparison) {
     table_.name = "summary";
     table_.columns = {"section",     "name",     "value",      "pairs",
                       "failed",      "token_id", "worst_node", "golden_data_path",
                       "my_data_path"};
+    table_.title = verdict != nullptr
+                       ? Cell::of(locate::sentence(*verdict)).marked(mark_of(*verdict))
+                       : Cell::of(report::verdict(comparison)).marked(mark_of(comparison));
   }
 
   Table build() {
-    add_sides();
-    add_worst_rows(comparison_.statistics ? statistics_metrics() : tensor_metrics());
+    add_first_bad();
+    add_counts();
+    add_sheets();
+    add_remarks();
+    add_worst_rows();
+    for (const Metric& metric : comparison_.statistics ? statistics_metrics() : tensor_metrics())
+      add_worst_of_metric(metric);
     add_groups("operator type", [](const Row& row) {
       return !row.mine.op_type.empty() ? row.mine.op_type : row.golden.op_type;
     });
@@ -99,44 +177,111 @@ class Summary {
   }
 
  private:
-  void add(const std::string& section, const std::string& name, Cell value) {
-    std::vector<Cell> cells = {Cell::of(section), Cell::of(name), std::move(value)};
+  static constexpr size_t kNameColumn = 1;
+  static constexpr size_t kNodeColumn = 6;
+
+  void add(const std::string& section, const std::string& name, Cell value,
+           Mark mark = Mark::None) {
+    std::vector<Cell> cells = {Cell::of(section), Cell::of(name).marked(mark), std::move(value)};
     cells.resize(table_.columns.size());
     table_.rows.push_back(std::move(cells));
   }
 
-  void add_sides() {
-    add("side", "golden", Cell::of(comparison_.golden_path));
-    add("side", "mine", Cell::of(comparison_.mine_path));
-    for (const compare::Sheet& sheet : comparison_.sheets) {
-      add("coverage percent", sheet.name, Cell::of(sheet.matching.coverage_percent()));
-      add("pairs", sheet.name, Cell::of(static_cast<int64_t>(sheet.rows.size())));
-      add("unmatched", sheet.name, Cell::of(static_cast<int64_t>(sheet.matching.unmatched.size())));
-    }
-    for (const std::string& note : comparison_.notes) add("note", note, {});
-    for (const std::string& warning : comparison_.warnings) add("warning", warning, {});
+  void add_count(const std::string& name, size_t count, Mark mark = Mark::None) {
+    add("count", name, Cell::of(count).marked(count > 0 ? mark : Mark::None));
   }
 
-  void add_row(const std::string& section, const std::string& name, double value, Cell pairs,
-               Cell failed, const Row& worst) {
-    table_.rows.push_back({Cell::of(section), Cell::of(name), Cell::of(value), std::move(pairs),
+  // `worst` is the row that the link leads to.
+  void add_row(const std::string& section, Cell name, double value, Cell pairs, Cell failed,
+               const Row& worst) {
+    table_.links.push_back(places_.link(table_.rows.size(), kNodeColumn, worst));
+    table_.rows.push_back({Cell::of(section), std::move(name), Cell::of(value), std::move(pairs),
                            std::move(failed), Cell::of(worst.token_id), Cell::of(worst.label),
                            Cell::of(worst.golden.path), Cell::of(worst.mine.path)});
   }
 
-  void add_worst_rows(const std::vector<Metric>& metrics) {
-    for (const Metric& metric : metrics) {
-      std::vector<std::pair<double, const Row*>> found;
-      for (const Row* row : rows_) {
-        const double value = metric.value(*row);
-        if (!std::isnan(value)) found.emplace_back(value, row);
-      }
-      std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
-        return metric.smaller_is_worse ? a.first < b.first : a.first > b.first;
-      });
-      for (size_t i = 0; i < std::min(kWorstRows, found.size()); ++i)
-        add_row("worst by metric", metric.name, found[i].first, {}, {}, *found[i].second);
+  void add_first_bad() {
+    if (verdict_ == nullptr || verdict_->candidates.empty()) return;
+    const locate::Finding& finding = verdict_->candidates.front();
+    const Row* row = row_of_record(comparison_, finding.mine_record);
+    if (row == nullptr) return;
+    add_row(verdict_->order_known ? "first bad" : "bad", Cell::of(error_name(*row)), error_of(*row),
+            {}, {}, *row);
+  }
+
+  void add_counts() {
+    const Comparison::Counts counts = comparison_.counts();
+    add_count("pairs", counts.pairs);
+    add_count("identical", counts.identical);
+    if (comparison_.judged) add_count("beyond limits", counts.failed, Mark::Bad);
+    add_count("unreadable", counts.unreadable, Mark::Doubt);
+    add_count("unmatched", unmatched_count(), Mark::Doubt);
+    if (counts.filtered > 0) add_count("left out", counts.filtered);
+    if (verdict_ != nullptr) add("tables", report::verdict(comparison_), {}, mark_of(comparison_));
+    for (const std::string& gap : comparison_.gaps) add("not comparable", gap, {}, Mark::Doubt);
+  }
+
+  // The last level shows most; sheets of graphs show one graph each.
+  [[nodiscard]] size_t unmatched_count() const {
+    if (comparison_.sheets.empty()) return 0;
+    size_t count = 0;
+    for (const compare::Sheet& sheet : comparison_.sheets) {
+      const bool counts = sheet.graph >= 0 || &sheet == &comparison_.sheets.back();
+      count += counts ? sheet.matching.unmatched.size() : 0;
     }
+    return count;
+  }
+
+  void add_sheets() {
+    add("side", "golden", Cell::of(comparison_.golden_path));
+    add("side", "mine", Cell::of(comparison_.mine_path));
+    for (size_t i = 0; i < comparison_.sheets.size(); ++i) {
+      const compare::Sheet& sheet = comparison_.sheets[i];
+      table_.links.push_back({.row = table_.rows.size(), .column = kNameColumn, .table = i});
+      add("coverage percent", sheet.name, Cell::of(sheet.matching.coverage_percent()));
+      add("pairs", sheet.name, Cell::of(sheet.rows.size()));
+      add("unmatched", sheet.name, Cell::of(sheet.matching.unmatched.size()));
+    }
+  }
+
+  void add_remarks() {
+    for (const std::string& note : comparison_.notes) add("note", note, {});
+    for (const std::string& warning : comparison_.warnings)
+      add("warning", warning, {}, Mark::Doubt);
+    if (verdict_ == nullptr) return;
+    // "next: assay dump ..."
+    for (const std::string& remark : locate::remarks(*verdict_)) {
+      const size_t colon = remark.find(": ");
+      add(remark.substr(0, colon), remark.substr(colon + 2), {});
+    }
+  }
+
+  // What error_of() of a row is, or why it has none.
+  [[nodiscard]] std::string error_name(const Row& row) const {
+    if (!row.comparable) return row.fail_reason;
+    return comparison_.statistics ? "l2norm_stat_relative_error" : "relative_euclidean_distance";
+  }
+
+  void add_worst_rows() {
+    for (const Row* row : comparison_.worst_rows(kWorstRows)) {
+      Cell name = Cell::of(error_name(*row)).marked(row->comparable ? Mark::None : Mark::Doubt);
+      Cell failed = Cell::of(row->outcome == compare::Outcome::Fail ? 1 : 0);
+      add_row("worst", std::move(name), error_of(*row), {},
+              comparison_.judged ? std::move(failed) : Cell{}, *row);
+    }
+  }
+
+  void add_worst_of_metric(const Metric& metric) {
+    std::vector<std::pair<double, const Row*>> found;
+    for (const Row* row : rows_) {
+      const double value = metric.value(*row);
+      if (!std::isnan(value)) found.emplace_back(value, row);
+    }
+    std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
+      return metric.smaller_is_worse ? a.first < b.first : a.first > b.first;
+    });
+    for (size_t i = 0; i < std::min(kWorstOfMetric, found.size()); ++i)
+      add_row("worst by metric", Cell::of(metric.name), found[i].first, {}, {}, *found[i].second);
   }
 
   template <typename KeyOf>
@@ -165,18 +310,22 @@ class Summary {
     }
     for (const std::string& key : order) {
       const Group& group = groups.at(key);
-      add_row(section, key, group.worst_error, Cell::of(group.pairs),
+      add_row(section, Cell::of(key), group.worst_error, Cell::of(group.pairs),
               comparison_.judged ? Cell::of(group.failed) : Cell{}, *group.worst);
     }
   }
 
   const Comparison& comparison_;
+  const locate::Verdict* verdict_;
   std::vector<const Row*> rows_;
+  RowPlaces places_;
   Table table_;
 };
 
 }  // namespace
 
-Table build_summary_table(const Comparison& comparison) { return Summary(comparison).build(); }
+Table build_summary_table(const Comparison& comparison, const locate::Verdict* verdict) {
+  return Summary(comparison, verdict).build();
+}
 
 }  // namespace assay::report

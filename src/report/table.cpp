@@ -6,16 +6,21 @@
 
 namespace assay::report {
 
+bool is_listed(const compare::Comparison& comparison, const compare::Row& row,
+               const TableOptions& options) {
+  const bool keep_filtered = options.keep_filtered && !comparison.weights;
+  const bool drop_failed = options.style.to_the_letter && comparison.statistics;
+  return !(row.filtered && !keep_filtered) && !(drop_failed && !row.fail_reason.empty());
+}
+
 Table build_table(const compare::Comparison& comparison, const compare::Sheet& sheet,
                   const TableOptions& options) {
   const Columns<JudgedRow> columns =
       columns_of(comparison, options.style, options.verdicts != nullptr);
-  const bool keep_filtered = options.keep_filtered && !comparison.weights;
-  const bool drop_failed = options.style.to_the_letter && comparison.statistics;
   Table table{sheet.name, names_of(columns), {}};
   for (size_t i = 0; i < sheet.rows.size(); ++i) {
     const compare::Row& row = sheet.rows[i];
-    if ((row.filtered && !keep_filtered) || (drop_failed && !row.fail_reason.empty())) continue;
+    if (!is_listed(comparison, row, options)) continue;
     const RowVerdict* verdict = options.verdicts != nullptr ? &(*options.verdicts)[i] : nullptr;
     table.rows.push_back(cells_of(columns, {row, verdict}));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables of a comparison, and their csv and JSON lines.   docs/commands/compare.md
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,10 +12,20 @@
 
 namespace assay::report {
 
+/// A click on a cell leads to the row of a table of the same workbook.
+struct Link {
+  size_t row = 0, column = 0;         // of the cell
+  size_t table = 0;                   // place in the workbook
+  std::optional<size_t> target = {};  // its row; none: the top of its sheet
+};
+
 struct Table {
   std::string name;  // of the sheet
   std::vector<std::string> columns;
   std::vector<Cells> rows;
+  // Of workbooks only:
+  Cell title = {};  // a sentence above the header; may be empty
+  std::vector<Link> links = {};
 };
 
 struct TableOptions {
@@ -23,6 +34,10 @@ struct TableOptions {
   /// Of the sheet's rows, for the columns of --verdict; null: without them.
   const std::vector<RowVerdict>* verdicts = nullptr;
 };
+
+/// Whether a table has this row of its sheet.
+[[nodiscard]] bool is_listed(const compare::Comparison& comparison, const compare::Row& row,
+                             const TableOptions& options = {});
 
 /// One row a compared pair or weight, in execution order.
 [[nodiscard]] Table build_table(const compare::Comparison& comparison, const compare::Sheet& sheet,

@@ -38,6 +38,7 @@ Json finding_json(const Finding& finding,
   json["module"] = text(finding.module);
   json["also"] = text_or_null(finding.also);
   json["module_type"] = text_or_null(finding.module_type);
+  json["source"] = text_or_null(finding.source);
   json["op_type"] = text_or_null(finding.op_type);
   json["slot"] = text_or_null(finding.slot);
   json["step"] = finding.step;

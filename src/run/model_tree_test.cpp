@@ -135,6 +135,19 @@ TEST(LayersOfType, DoesNotSearchInsideALayer) {
   EXPECT_EQ(layers[1]->name, "b");
 }
 
+TEST(ReadModelTree, TakesTheLineOfAModulesCode) {
+  // A source of a parameter is none of the module; one that is no text counts as unknown.
+  const auto tree = read_model_tree(
+      R"({"name":"","type":"M","source":7,"children":[{"name":"a","type":"Norm","source":"x/norm.py:12",)"
+      R"("parameters":[{"name":"weight","source":"no"}],"children":[{"name":"a.b","type":"X"}]}]})");
+  ASSERT_TRUE(tree) << tree.error().describe();
+  EXPECT_EQ(tree->source, "");
+  EXPECT_EQ(tree->children[0].source, "x/norm.py:12");
+  EXPECT_EQ(tree->children[0].children[0].source, "");
+  using Sources = std::map<std::string_view, std::string_view>;
+  EXPECT_EQ(topology::module_sources(*tree), (Sources{{"a", "x/norm.py:12"}}));
+}
+
 TEST(ReadModelTree, TakesTheTypesOfParameters) {
   const auto tree = topology::read_model_tree(
       R"({"name":"","type":"M","parameters":[],"children":[{"name":"a","type":"Linear",)"

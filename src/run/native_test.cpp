@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run/record_name.hpp"
 #include "run/run.hpp"
 #include "run/test_folder.hpp"
 
@@ -246,6 +247,37 @@ TEST(OpenNativeRun, ReadsOperatorsAndWhoMadeWhichValue) {
   EXPECT_THAT(run->warnings,
               ElementsAre(HasSubstr("line 7: the value is said to be from record 4"),
                           HasSubstr("line 8: the value is said to be from record 9")));
+}
+
+TEST(RecordsNamed, MeansANodeThenTensors) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/records.jsonl",
+             record_line(0, R"("node":"a","role":"input","slot":"0")") +
+                 record_line(1, R"("node":"a","role":"input","slot":"01")") +
+                 record_line(2, R"("node":"a","role":"output","slot":"")") +
+                 record_line(3, R"("node":"a.input","role":"output","slot":"")") +
+                 record_line(4, R"("node":"b","role":"input","slot":"kwargs.x")") +
+                 record_line(5, R"("node":"","role":"output","slot":"")") +
+                 R"({"n":6,"step":-1,"node":"b","role":"weight","slot":"weight"})"
+                 "\n");
+  const auto run = open_run(folder / "golden");
+  ASSERT_TRUE(run) << run.error().describe();
+  const auto named = [&](const std::string& name) {
+    std::vector<std::string> names;
+    for (const size_t index : records_named(*run, name))
+      names.push_back(record_name(run->records[index]));
+    return names;
+  };
+
+  EXPECT_THAT(named("a"), ElementsAre("a.input.0", "a.input.01", "a.output"));
+  EXPECT_THAT(named(""), ElementsAre("output"));
+  EXPECT_THAT(named("a.input"), ElementsAre("a.input.output"));  // a node wins over a role
+  EXPECT_THAT(named("a.input.0"), ElementsAre("a.input.0"));     // not the slot that begins so
+  EXPECT_THAT(named("b.input"), ElementsAre("b.input.kwargs.x"));
+  EXPECT_THAT(named("b.weight"), ElementsAre("b.weight"));
+  EXPECT_THAT(named("output"), ElementsAre("output"));
+  EXPECT_THAT(named("weight"), ElementsAre());  // only files are opened by their members
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     if (skip_depth_ == 0 && !open_.empty()) {
       if (key_ == Key::Name) open_.back().name = std::move(value);
       if (key_ == Key::Type) open_.back().type = std::move(value);
+      if (key_ == Key::Source) open_.back().source = std::move(value);
     }
     if (in_parameter()) {
       if (parameter_key_ == "name") parameter_name_ = std::move(value);
@@ -43,6 +44,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     if (skip_depth_ > 0) return true;
     key_ = name == "name"         ? Key::Name
            : name == "type"       ? Key::Type
+           : name == "source"     ? Key::Source
            : name == "children"   ? Key::Children
            : name == "exec_order" ? Key::ExecOrder
            : name == "parameters" ? Key::Parameters
@@ -99,7 +101,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class Key : uint8_t { Other, Name, Type, Children, ExecOrder, Parameters };
+  enum class Key : uint8_t { Other, Name, Type, Source, Children, ExecOrder, Parameters };
 
   /// Directly inside an object of the list "parameters", which is skipped like all we do not know.
   [[nodiscard]] bool in_parameter() const { return in_parameters_ && skip_depth_ == 2; }
@@ -145,6 +147,18 @@ Result<ModuleNode> read_model_tree(std::string_view text) {
   if (!parsed || !builder.finished)
     return fail(Errc::Invalid, "the first JSON value is no object with a module tree", 0);
   return std::move(builder.root);
+}
+
+std::map<std::string_view, std::string_view> module_sources(const ModuleNode& root) {
+  std::map<std::string_view, std::string_view> sources;
+  std::vector<const ModuleNode*> pending{&root};
+  while (!pending.empty()) {
+    const ModuleNode& node = *pending.back();
+    pending.pop_back();
+    if (!node.source.empty()) sources.emplace(node.name, node.source);
+    for (const ModuleNode& child : node.children) pending.push_back(&child);
+  }
+  return sources;
 }
 
 }  // namespace assay::topology

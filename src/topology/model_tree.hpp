@@ -29,14 +29,18 @@ struct ModuleNode {
   std::vector<std::string> outputs = {};  // behind them the inputs that it writes
   /// Of a module's own parameters and buffers, where the writer lists them: "weight" -> "bfloat16".
   std::map<std::string, std::string> parameter_types = {};
+  std::string source = {};  // file and line of its code: "models/llama.py:312"; empty when unknown
 };
 
-/// Reads {"name": str, "type": str, "children": [...]} recursively; "exec_order" is taken where it
-/// stands, and "parameters": [{"name": str, "dtype": str}]; other keys are skipped. Only the first
-/// JSON value counts: the oldest writer did not truncate the file, so that the tail of a longer
-/// earlier tree can follow.
+/// Reads {"name": str, "type": str, "children": [...]} recursively; "exec_order" and "source" are
+/// taken where they stand, and "parameters": [{"name": str, "dtype": str}]; other keys are skipped.
+/// Only the first JSON value counts: the oldest writer did not truncate the file, so that the tail
+/// of a longer earlier tree can follow.
 /// errors    Invalid with the byte offset: no JSON, cut off, or the value is no object |
 ///           TooLarge: a limit above
 [[nodiscard]] Result<ModuleNode> read_model_tree(std::string_view text);
+
+/// Name and `source` of every module that has one. The texts borrow `root`.
+[[nodiscard]] std::map<std::string_view, std::string_view> module_sources(const ModuleNode& root);
 
 }  // namespace assay::topology

@@ -1172,7 +1172,7 @@ def test_overwrite_leaves_a_run_that_is_being_written(tmp_path):
     model = torch.nn.Linear(2, 2)
     with (
         assay.capture(model, tmp_path / "run"),
-        pytest.raises(assay.FormatError, match="somebody is still writing"),
+        pytest.raises(assay.FormatError, match="another capture of this process is still writing"),
     ):
         assay.capture(torch.nn.Linear(2, 2), tmp_path / "run", overwrite=True)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -50,6 +51,8 @@ def test_a_wrong_weight_is_named(golden: Path, tmp_path: Path, level: str) -> No
     first = verdict.first_bad
     assert first is not None
     assert (first.module, first.slot, first.kind, first.step, first.rank) == ("1", "weight", "weight", 0, 0)
+    line = inspect.getsourcelines(torch.nn.RMSNorm.forward)[1]
+    assert (first.module_type, first.source) == ("RMSNorm", f"torch/nn/modules/normalization.py:{line}")
     assert first.confidence == verdict.confidence == "high"
     assert first.ratio is not None
     assert first.ratio > 2.1

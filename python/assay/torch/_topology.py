@@ -15,6 +15,7 @@ from typing import Any, Optional, Union
 import torch
 
 from assay._manifest import printable
+from assay.torch._source import ForwardSources
 
 __all__ = [
     "COMPILED",
@@ -239,8 +240,9 @@ def _drops(module: torch.nn.Module) -> bool:
 
 
 def trees_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> list[dict[str, Any]]:
-    """Returns one tree a model: modules with class, other names, parameters, children."""
+    """Returns one tree a model: modules with class, line of their code, other names, parameters, children."""
     by_id = {id(plan.module): plan for plan in plans}
+    sources = ForwardSources()
     placed: set[int] = set()
     trees: list[dict[str, Any]] = []
     pending: list[tuple[torch.nn.Module, list[dict[str, Any]]]] = [
@@ -252,10 +254,12 @@ def trees_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> l
             continue
         placed.add(id(module))
         children: list[dict[str, Any]] = []
+        source = sources.of(module)
         siblings.append(
             {
                 "name": by_id[id(module)].name,
                 "type": class_name(module),
+                **({} if source is None else {"source": source}),
                 "aliases": by_id[id(module)].aliases,
                 "parameters": [_tensor_entry(n, p) for n, p in module.named_parameters(recurse=False)],
                 "children": children,

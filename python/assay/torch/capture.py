@@ -115,13 +115,23 @@ def _config_of(manifest: Path) -> Any:
         return {}
 
 
-def _is_being_written(manifest: Path) -> bool:
+def _writer_of(manifest: Path) -> str:
+    """Who is still writing a run; empty when nobody is."""
     try:
         content = json.loads(manifest.read_text())
-        host = content["host"]
-        return not content["complete"] and _manifest.process_is_alive(int(host["pid"]), host["hostname"])
+        pid, hostname = int(content["host"]["pid"]), content["host"]["hostname"]
+        if content["complete"] or not _manifest.process_is_alive(pid, hostname):
+            return ""
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return ""
+    return "another capture of this process" if pid == os.getpid() else f"process {pid} of {hostname}"
+
+
+def _end_forgotten_captures(root: Path) -> None:
+    """Ends captures of this process into a folder that no `with` block ends: a notebook's cell that runs again."""
+    for handle in list(_open):
+        if handle._folder.root == root and not handle._in_block:
+            handle.remove()
 
 
 class _Folder:
@@ -143,6 +153,7 @@ class _Folder:
             raise make_error(code, f"cannot create the folder: {error.strerror}", str(root)) from error
         rank = f"rank{_manifest.rank_of_process()}"
         if overwrite:
+            _end_forgotten_captures(root)
             self._remove_old_run(rank)
         if beside or (root / rank / "records.jsonl").exists():
             if not beside:
@@ -171,8 +182,8 @@ class _Folder:
         old = [path for path in old if (path / "records.jsonl").exists()]
         for path in old:
             for manifest in (path / "manifest.json", self.root / "manifest.json"):
-                if _is_being_written(manifest):
-                    raise FormatError("Usage", "somebody is still writing the run that it holds", str(self.root))
+                if writer := _writer_of(manifest):
+                    raise FormatError("Usage", f"{writer} is still writing the run that it holds", str(self.root))
         for path in old:
             shutil.rmtree(path)
         if old:
@@ -239,6 +250,7 @@ class Capture:
         self.path = Path(path)
         self._pid = os.getpid()
         self._removed = False
+        self._in_block = False  # of a `with` statement, which removes it
         self._failure = ""  # why the run cannot be whole, beside what the sink says
         self._folder = _Folder(self.path, beside=_beside, overwrite=overwrite)
         self._outermost = _outermost
@@ -554,6 +566,7 @@ class Capture:
             print(f"assay: error: {error}; the run opens, but counts as incomplete", file=sys.stderr)
 
     def __enter__(self) -> Capture:
+        self._in_block = True
         return self
 
     def __exit__(
@@ -615,7 +628,9 @@ def capture(
             before the disk is full.
         verify: read every tensor every time instead of trusting version counters, which writes through ``x.data`` or
             custom kernels do not bump.
-        overwrite: whether a run that the folder holds is removed first; nothing else in it is touched.
+        overwrite: whether a run that the folder holds is removed first, as a notebook's cell that runs again needs;
+            nothing else in it is touched. An earlier capture of this process into the folder ends, unless it is in a
+            ``with`` block; a run that somebody else is still writing is refused.
 
     Returns:
         The handle; also a context manager that removes itself.

@@ -48,6 +48,7 @@ struct Finding {
   std::string golden_node = {};  // its partner in golden, where there is one
   std::string op_type;           // "aten.mul.Tensor", "LlamaRMSNorm"
   std::string module_type = {};  // class of `module`, where the run knows it
+  std::string source = {};       // file and line of its code, where the run knows it
   std::string slot;              // tensor, parameter or argument: "weight", "eps"
   uint64_t time =
       // of the operator or module call in the run under test's execution order (weights: first

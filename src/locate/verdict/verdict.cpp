@@ -52,6 +52,7 @@ class Composer {
     drop_edges_behind_extras();
     put_outliers_first();
     name_module_types();
+    name_sources();
     find_systematic();
     measure_coverage();
     decide();
@@ -383,6 +384,23 @@ class Composer {
         const auto found = types.find(finding.module);
         if (finding.module_type.empty() && found != types.end())
           finding.module_type = found->second;
+      }
+    }
+  }
+
+  void name_sources() {
+    name_sources(*stages_.mine->run, {&verdict_.candidates, &verdict_.suspicions});
+    name_sources(*stages_.golden->run, {&verdict_.golden_findings});
+  }
+
+  static void name_sources(const run::Run& run,
+                           std::initializer_list<std::vector<Finding>*> lists) {
+    if (!run.topology) return;
+    const auto sources = topology::module_sources(*run.topology);
+    for (std::vector<Finding>* list : lists) {
+      for (Finding& finding : *list) {
+        const auto found = sources.find(finding.module);
+        if (found != sources.end()) finding.source = found->second;
       }
     }
   }

@@ -25,6 +25,11 @@ set(page_modules
   export
   grid
   table
+  places
+  tip
+  plots
+  map
+  tree
   main)
 set(page_d3 array collection path color interpolate format time time-format scale shape selection axis)
 set(ASSAY_D3_DIR "" CACHE PATH "Folder with d3-array.min.js and the other parts of d3, where Debian's packages are not")

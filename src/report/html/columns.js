@@ -3,7 +3,7 @@
 
 /** Name in the report -> [title, meaning, width in characters] */
 const KNOWN = {
-  token_id: ["step", "number of the call of the model since the capture began", 6],
+  token_id: ["step", "number of the call of the model since the capture began; -1: weights", 6],
   node: ["node", "path of the module, and the operator in it", 44],
   weight_name: ["weight", "name of the parameter", 44],
   op_type: ["type", "class of the module, or the operator", 20],
@@ -21,10 +21,10 @@ const KNOWN = {
   l2norm_stat_relative_error: ["norm, rel", "relative difference of both Euclidean norms", 11],
   max_stat_relative_error: ["max, rel", "relative difference of both maxima", 10],
   mean_stat_relative_error: ["mean, rel", "relative difference of both means", 11],
-  golden_dtype: ["dtype, golden", "element type on the golden side", 15],
-  my_dtype: ["dtype, mine", "element type on the side under test", 15],
-  golden_shape: ["shape, golden", "sizes of the golden tensor", 16],
-  my_shape: ["shape, mine", "sizes of the tensor under test", 16],
+  golden_dtype: ["golden dtype", "element type on the golden side", 12],
+  my_dtype: ["my dtype", "element type on the side under test", 12],
+  golden_shape: ["golden shape", "sizes of the golden tensor", 16],
+  my_shape: ["my shape", "sizes of the tensor under test", 16],
   sqnr_db: ["SQNR, dB", "signal to quantisation noise: 10 log10(|golden|² / |mine - golden|²)", 10],
   quantisation: ["quantisation", "how the weight was quantised", 16],
   cmp_fail_reason: ["reason", "why no number could be computed", 28],
@@ -38,6 +38,9 @@ const FIRST = [
   "max_absolute_error", "sqnr_db", "quantisation", "cmp_fail_reason", "dtype", "shape", "golden_dtype", "my_dtype",
   "golden_shape", "my_shape", "min", "max", "mean", "l2norm", "problem",
 ];
+
+/** The node of a pair is a label that says these, too: "model.norm output 0". */
+const IN_LABEL = ["role", "slot"];
 
 export function columnTitle(name) {
   return KNOWN[name]?.[0] ?? name.replaceAll("_", " ");
@@ -61,6 +64,6 @@ export function filledColumns(table) {
 /** Those that are shown first. A table of other names, as opcheck's, shows its first twelve. */
 export function firstColumns(table) {
   const filled = filledColumns(table);
-  const known = FIRST.filter((name) => filled.includes(name));
+  const known = FIRST.filter((name) => filled.includes(name) && !(table.has("my_dtype") && IN_LABEL.includes(name)));
   return known.length >= 5 ? known : filled.slice(0, 12);
 }

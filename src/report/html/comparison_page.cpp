@@ -45,7 +45,6 @@ Columns<PageRow> place_columns() {
           {"slot", of(mine_record, &R::slot)},
           {"call", of(mine_record, &R::call)},
           {"rounding", [](const PageRow& row) {
-             if (row.record == nullptr) return Cell{};
              return Cell::of(locate::rounding_of(dtype_from_name(row.row->golden.dtype),
                                                  dtype_from_name(row.row->mine.dtype)));
            }}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who made and who reads each value of a run, from the best that the run has: operator records, a
-// topology, texts of graphs, or values that are equal.   docs/formats/page.md
+// topology, texts of graphs, or values that are equal.   docs/formats/page.md, "Graph and links"
 #pragma once
 #include <cstdint>
 #include <string>

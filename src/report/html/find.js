@@ -38,6 +38,13 @@ function textColumns(table) {
   return Promise.all(table.descriptions.filter(isText).map((one) => table.column(one.name)));
 }
 
+/** Makes ready what the first search needs. */
+export async function prepareSearch(table) {
+  for (const column of await textColumns(table)) {
+    if (column.form === "words") searchedText(column);
+  }
+}
+
 /** Clears the marks of rows that have the word in no column. */
 function keepWord(marks, columns, word) {
   if (columns.some((column) => column.form === "constant" && column.constant.toLowerCase().includes(word))) return;
@@ -81,13 +88,13 @@ export async function rowsThatPass(table, filters) {
 
 const ranks = new WeakMap(); // column of words -> rank of each text
 
-/** Texts by letters, numbers in them by size: layers.2 stands before layers.10. */
+/** Texts by letters, numbers in them by size: layers.2 stands before layers.10. Sorted as texts that end with their
+ * places: a function that compares takes three times as long. */
 function ranksOf(column) {
   if (ranks.has(column)) return ranks.get(column);
-  const keys = column.words.map((word) => word.replace(/\d+/g, (digits) => digits.padStart(12, "0")));
-  const places = Array.from(keys.keys()).sort((a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : 0));
+  const keys = column.words.map((word, place) => `${word.replace(/\d+/g, (digits) => digits.padStart(12, "0"))}\0${place}`);
   const made = new Uint32Array(keys.length);
-  places.forEach((place, rank) => (made[place] = rank));
+  keys.sort().forEach((key, rank) => (made[Number(key.slice(key.lastIndexOf("\0") + 1))] = rank));
   ranks.set(column, made);
   return made;
 }

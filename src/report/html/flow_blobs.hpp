@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The blobs "graph" and "links" of a page: who made and who read the tensors of its rows.
-//   docs/formats/page.md, "graph"
+//   docs/formats/page.md, "Graph and links"
 #pragma once
 #include <optional>
 #include <vector>

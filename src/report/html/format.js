@@ -31,7 +31,8 @@ export function searchWords(query) {
 
 /** "wrong" | "open" | "fine" | "" of the words that reports use for a row. */
 export function toneOf(word) {
-  if (["own_error", "wrong", "FAILED", "ERROR", "fail", "structural", "nan_origin", "weight", "attribute", "rank_divergence"].includes(word)) return "bad";
+  const wrong = ["own_error", "weight", "attribute", "constant", "topology", "edge", "gap", "measured_floor", "nan_origin", "structural", "rank_divergence"];
+  if ([...wrong, "wrong", "FAILED", "ERROR", "fail"].includes(word)) return "bad";
   if (["inherited", "amplified", "drift", "nan_inherited", "NOT_SUPPORTED"].includes(word)) return "open";
   return ["noise", "pass", "PASS", "identical"].includes(word) ? "good" : "";
 }

@@ -19,13 +19,13 @@ export class Grid {
       h("div", { role: "rowgroup", class: "grid-heads" }, this.head),
       this.body,
     );
-    new ResizeObserver(() => this.draw()).observe(this.element);
+    new ResizeObserver(() => (this.waits && this.element.clientHeight > 0 ? this.moveTo(this.active) : this.draw())).observe(this.element);
   }
 
   /** Other columns: heads are elements, widths in characters. */
   setColumns(heads, widths) {
     this.head.replaceChildren(...heads);
-    this.element.style.setProperty("--grid-columns", widths.map((width) => `${width}ch`).join(" "));
+    this.element.style.setProperty("--grid-columns", widths.map((width) => `min(${width}ch, 50vw)`).join(" "));
     this.element.setAttribute("aria-colcount", heads.length);
     this.body.replaceChildren();
     this.pool = [];
@@ -55,6 +55,7 @@ export class Grid {
   /** Makes that row the active one and brings it into the window. */
   moveTo(index) {
     this.active = Math.max(0, Math.min(index, this.count - 1));
+    this.waits = this.element.clientHeight === 0; // until the view is shown
     const top = (this.active * ROW_HEIGHT) / this.scale;
     const seen = this.element.clientHeight - this.head.offsetHeight - 2 * ROW_HEIGHT;
     if (top < this.element.scrollTop) this.element.scrollTop = top;

@@ -4,17 +4,21 @@ import { aboutBox } from "./about.js";
 import { hasBlob, openPage } from "./data.js";
 import { h } from "./dom.js";
 import { graphView } from "./graph.js";
+import { mapView } from "./map.js";
 import { operationsView } from "./operations.js";
 import { quantisationView } from "./quantisation.js";
 import { sidesView } from "./sides.js";
 import { state } from "./state.js";
 import { tableView } from "./table.js";
 import { tensorPanel } from "./tensor.js";
+import { treeView } from "./tree.js";
 import { verdictBanner } from "./verdict.js";
 
 /** The views of a page: name, title, a function that makes it (or a promise of it). */
 function viewsOf(page) {
   return [
+    page.kind === "comparison" && { name: "map", title: "Map", make: () => mapView(page) },
+    page.table.has("module") && { name: "modules", title: "Modules", make: () => treeView(page) },
     page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
     page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
     hasBlob("graph") && { name: "graph", title: "Neighbourhood", make: graphView },

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The producers and consumers around one node of a run, few enough to be drawn, and those of single
-// tensors as lists.   docs/formats/page.md
+// tensors as lists.   docs/formats/page.md, "Graph and links"
 #pragma once
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "locate/verdict/locate.hpp"
@@ -70,5 +71,19 @@ struct RecordLinks {
 /// Of an output: what its node computed it from, and who reads it. Of an input: who made it, and
 /// who else reads it. Of a parameter: who reads it.
 [[nodiscard]] RecordLinks links_of(const DataFlow& flow, size_t record, size_t limit = 8);
+
+/// What a report has about a record.
+struct RecordRow {
+  int64_t row = 0;
+  locate::RowJudgement verdict = locate::RowJudgement::None;
+};
+using RecordRows = std::unordered_map<size_t, RecordRow>;  // by index into Run::records
+
+/// The object "graph" of a page.
+[[nodiscard]] std::string neighbourhood_json(const DataFlow& flow, const Neighbourhood& around,
+                                             const RecordRows& rows);
+/// The object "links" of a tensor.
+[[nodiscard]] std::string links_json(const DataFlow& flow, size_t record, const RecordLinks& links,
+                                     const RecordRows& rows);
 
 }  // namespace assay::report::html

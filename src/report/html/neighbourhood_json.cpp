@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The neighbourhood as the page gets it.   docs/formats/page.md
-#include "report/html/neighbourhood_json.hpp"
+// The neighbourhood as the page gets it.   docs/formats/page.md, "Graph and links"
+#include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
+#include "report/html/neighbourhood.hpp"
 
 namespace assay::report::html {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using locate::RowJudgement;
 
 // Names come from files and need not be UTF-8.
 std::string text(std::string_view raw) { return repair_utf8(raw); }
+
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 /// Unique in one flow: nodes and parameters are numbered apart.
 std::string id_of(uint32_t node, uint32_t value) {
@@ -115,7 +121,8 @@ Json link_json(const DataFlow& flow, const FlowLink& link, const RecordRows& row
 
 }  // namespace
 
-Json neighbourhood_json(const DataFlow& flow, const Neighbourhood& around, const RecordRows& rows) {
+std::string neighbourhood_json(const DataFlow& flow, const Neighbourhood& around,
+                               const RecordRows& rows) {
   const auto id = [&](size_t place) {
     return id_of(around.nodes[place].node, around.nodes[place].value);
   };
@@ -134,11 +141,11 @@ Json neighbourhood_json(const DataFlow& flow, const Neighbourhood& around, const
          {"slot", text(edge.slot)},
          {"label", label_of(flow, edge.value, around.nodes[edge.to].node, edge.slot)}});
   }
-  return json;
+  return dumped(json);
 }
 
-Json links_json(const DataFlow& flow, size_t record, const RecordLinks& links,
-                const RecordRows& rows) {
+std::string links_json(const DataFlow& flow, size_t record, const RecordLinks& links,
+                       const RecordRows& rows) {
   const uint32_t own = record < flow.node_of_record.size() ? flow.node_of_record[record] : kNoIndex;
   Json json;
   json["producers"] = Json::array();
@@ -149,7 +156,7 @@ Json links_json(const DataFlow& flow, size_t record, const RecordLinks& links,
     json["consumers"].push_back(link_json(flow, link, rows, link.node));
   json["more_producers"] = links.more_producers;
   json["more_consumers"] = links.more_consumers;
-  return json;
+  return dumped(json);
 }
 
 }  // namespace assay::report::html

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "locate/program/test_program.hpp"
-#include "report/html/neighbourhood_json.hpp"
+#include "report/html/page.hpp"
 #include "run/test_folder.hpp"
 
 namespace assay::report::html {
@@ -21,7 +21,7 @@ using Names = std::vector<std::string>;
 
 /// "maker -> user slot" of every edge of a drawing.
 Names edges_of(const DataFlow& flow, const Neighbourhood& around) {
-  const Json graph = neighbourhood_json(flow, around, {});
+  const Json graph = Json::parse(neighbourhood_json(flow, around, {}));
   std::map<std::string, std::string> names;
   for (const Json& node : graph["nodes"]) names[node["id"]] = node["name"];
   Names edges;
@@ -95,8 +95,8 @@ TEST(Neighbourhood, DrawsModulesAroundAModule) {
 TEST(Neighbourhood, LabelsEdgesWithTypeAndShape) {
   NormRun run;
   const DataFlow flow = data_flow(run.run());
-  const Json graph =
-      neighbourhood_json(flow, neighbourhood(flow, find(flow, "norm::aten.add.Tensor.0")), {});
+  const Json graph = Json::parse(
+      neighbourhood_json(flow, neighbourhood(flow, find(flow, "norm::aten.add.Tensor.0")), {}));
   EXPECT_EQ(graph["edges"][0]["label"], "float32 [2]");
   EXPECT_EQ(graph["basis"], "operators");
 }
@@ -106,8 +106,8 @@ TEST(Neighbourhood, CallsRowsAndVerdictsByTheOutputsOfANode) {
   const DataFlow flow = data_flow(run.run());
   const uint32_t add = *find(flow, "norm::aten.add.Tensor.0");
   const size_t output = flow.nodes[add].outputs[0].record;
-  const Json graph = neighbourhood_json(flow, neighbourhood(flow, add),
-                                        {{output, {7, locate::RowJudgement::OwnError}}});
+  const Json graph = Json::parse(neighbourhood_json(
+      flow, neighbourhood(flow, add), {{output, {7, locate::RowJudgement::OwnError}}}));
   EXPECT_EQ(graph["centre"], graph["nodes"][0]["id"]);
   EXPECT_EQ(graph["nodes"][0]["row"], 7);
   EXPECT_EQ(graph["nodes"][0]["verdict"], "own_error");
@@ -187,13 +187,13 @@ TEST(Neighbourhood, KeepsNamesOfAnyBytesAsText) {
   run.op(name, "aten.neg.default", {{name, x}}, "{}", run.value(DType::Float32, {2}, {-1, -2}));
   const DataFlow flow = data_flow(run.run());
   const Neighbourhood around = neighbourhood(flow, 0);
-  const Json graph = neighbourhood_json(flow, around, {});
+  const Json graph = Json::parse(neighbourhood_json(flow, around, {}));
   const std::string repaired = "</script>\"\x1b[31m\xEF\xBF\xBD" + std::string(500, 'x');
   EXPECT_EQ(graph["nodes"][0]["module"], repaired);
   EXPECT_EQ(graph["nodes"][1]["name"], repaired);
   EXPECT_EQ(graph["edges"][0]["slot"], repaired);
   const size_t record = flow.nodes[0].outputs[0].record;
-  const Json links = links_json(flow, record, links_of(flow, record), {});
+  const Json links = Json::parse(links_json(flow, record, links_of(flow, record), {}));
   EXPECT_EQ(links["producers"][0]["name"], repaired);
 }
 
@@ -244,7 +244,7 @@ TEST(LinksOf, NameTheRowsAtTheOtherEnd) {
   const FlowNode& add = flow.nodes[*find(flow, "norm::aten.add.Tensor.0")];
   const RecordLinks links = links_of(flow, product);
   const auto row_with = [&](const RecordRows& rows) {
-    return links_json(flow, product, links, rows)["consumers"][0]["row"];
+    return Json::parse(links_json(flow, product, links, rows))["consumers"][0]["row"];
   };
   EXPECT_EQ(row_with({{add.inputs[0].record, {3}}, {add.outputs[0].record, {4}}}), 3);
   EXPECT_EQ(row_with({{add.outputs[0].record, {4}}}), 4);
@@ -428,7 +428,7 @@ TEST(DataFlow, SaysWhyThereIsNone) {
   run::Run empty;
   EXPECT_EQ(data_flow(empty).reason, "the run holds no tensors");
   const Neighbourhood around = neighbourhood(data_flow(empty), std::nullopt);
-  const Json graph = neighbourhood_json(data_flow(empty), around, {});
+  const Json graph = Json::parse(neighbourhood_json(data_flow(empty), around, {}));
   EXPECT_EQ(graph["centre"], nullptr);
   EXPECT_EQ(graph["reason"], "the run holds no tensors");
   EXPECT_EQ(graph["nodes"], Json::array());
@@ -536,7 +536,7 @@ TEST(DataFlow, TellsWeightsOfAModelFromItsInputs) {
   run.models[0].weights = {"cache"};
   const DataFlow flow = data_flow(run);
   const Neighbourhood around = neighbourhood(flow, find(flow, "0_Layer"));
-  const Json graph = neighbourhood_json(flow, around, {});
+  const Json graph = Json::parse(neighbourhood_json(flow, around, {}));
   std::map<std::string, std::string> types;
   for (const Json& node : graph["nodes"]) {
     if (node["leaf"]) types[node["name"]] = node["type"];
@@ -624,7 +624,7 @@ TEST(DataFlow, FollowsTheEdgesOfAGraphsText) {
               UnorderedElementsAre("x -> MatMul 0", "w -> MatMul 1", "MatMul -> Cast 0",
                                    "Cast -> Add 0", "x -> Add 1"));
   const Neighbourhood around = neighbourhood(flow, find(flow, "MatMul"), {.hops = 1});
-  const Json graph = neighbourhood_json(flow, around, {});
+  const Json graph = Json::parse(neighbourhood_json(flow, around, {}));
   EXPECT_EQ(graph["edges"][2]["label"], "DT_FLOAT [2, 3]");
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the reader is looking at. It stands behind the # of the address, so that every state has a link.
-//   row     number of the row that is open         view   map, tree, table, runs
+//   row     number of the row that is open         view   map, modules, table, runs
 //   element number of the worst element of that row that is pointed at
-//   q       words of the search                    level, verdict, sort   of the table
+//   q       words of the search                    level, verdict, result, sort, columns   of the table
+//   errors, open, steps   of the map               step, rank   of the plot of depth        type   of the tree
 const listeners = [];
 let current = read();
 

@@ -3,7 +3,7 @@
 import { columnMeaning, columnTitle, columnWidth, filledColumns, firstColumns } from "./columns.js";
 import { copyText, fold, h } from "./dom.js";
 import { csvOfRows, saveFile, tabbedRow } from "./export.js";
-import { rowsThatPass, sortedRows, textCounts } from "./find.js";
+import { prepareSearch, rowsThatPass, sortedRows, textCounts } from "./find.js";
 import { counted, number, toneOf } from "./format.js";
 import { Grid } from "./grid.js";
 import { state } from "./state.js";
@@ -45,10 +45,9 @@ function headCell(table, column) {
   );
 }
 
-/** A number that is too long for people in full, as the title of its cell. */
+/** Four digits of a number; a text that is cut stands in the title as a whole. */
 function fillCell(cell, column, row) {
-  const value = column.get(row);
-  const text = number(value);
+  const text = number(column.get(row)).replace(/^torch\./, "");
   if (cell.textContent !== text) cell.textContent = text;
   cell.title = column.isText ? text : "";
   if (column.name === "verdict" || column.name === "result") cell.className = `grid-cell ${toneOf(text)}`;
@@ -81,9 +80,9 @@ async function selects(table) {
   return made;
 }
 
-function searchField() {
+function searchField(table) {
   let timer = 0;
-  const input = h("input", { type: "search", placeholder: "words that a row must have", spellcheck: "false" });
+  const input = h("input", { type: "search", placeholder: "words that a row must have", spellcheck: "false", onfocus: () => prepareSearch(table) });
   input.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => state.set({ q: input.value.trim() }, true), 150);
@@ -212,7 +211,7 @@ class TableView {
 /** The view of all rows. */
 export async function tableView(page) {
   const table = page.table;
-  const view = new TableView(page, [searchField(), ...(await selects(table)), columnChooser(table)]);
+  const view = new TableView(page, [searchField(table), ...(await selects(table)), columnChooser(table)]);
   const element = view.layout();
   state.on([...FILTERS, "sort"], () => view.updateRows());
   state.on(["columns"], () => view.updateColumns().then(() => view.controls.forEach((control) => control.update())));
