@@ -5,7 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "report/html/neighbourhood_json.hpp"
+#include "report/html/neighbourhood.hpp"
+#include "report/html/page.hpp"
 
 namespace assay::report::html {
 
