@@ -13,6 +13,7 @@ import pytest
 import torch
 from assay_command import run
 from atb_files import write_bin
+from page_file import PageFile
 
 # Sets the title of the window, clears the screen (C0 and C1 forms), rings, deletes, turns the direction of writing.
 HOSTILE = "a\x1b]0;owned\x07\x1b[2J\x9b2J\x7f\r\u202egnp\u2066b"
@@ -121,8 +122,19 @@ def reports_below(folder):
     return sorted({path for name in names for path in folder.rglob(name) if path.is_file()})
 
 
+def strings(value):
+    """Every text in lists and dictionaries."""
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [text for part in parts for text in strings(part)]
+
+
 def texts_of(report):
-    """The text of a file, of a workbook that of all its parts."""
+    """The text of a file; of a workbook that of all its parts, of a page with what it has packed."""
+    if report.suffix == ".html":
+        page = PageFile(report)
+        return [report.read_text(), *strings([page.content, page.rows])]
     if report.suffix != ".xlsx":
         return [report.read_text()]
     with zipfile.ZipFile(report) as book:

@@ -168,8 +168,18 @@ std::string_view tone_of(const ComparisonPage& input) {
                                                                                          : "open";
 }
 
+// Programs read the JSON of a verdict, people a page: names have nothing in them that turns the
+// direction of writing.
+void make_printable(Json* json) {
+  if (json->is_string()) *json = printable(json->get<std::string>());
+  if (json->is_structured()) {
+    for (Json& part : *json) make_printable(&part);
+  }
+}
+
 Json verdict_of(const locate::Verdict& verdict, const Rows& rows) {
   Json json = Json::parse(verdict_json(verdict));
+  make_printable(&json);
   json["remarks"] = texts_json(locate::remarks(verdict));
   Json places = Json::array();
   for (const locate::Finding& finding : verdict.candidates)
@@ -181,7 +191,7 @@ Json verdict_of(const locate::Verdict& verdict, const Rows& rows) {
 Json levels_of(const compare::Comparison& comparison) {
   Json list = Json::array();
   for (const Sheet& sheet : comparison.sheets) {
-    list.push_back({{"name", repair_utf8(sheet.name)},
+    list.push_back({{"name", printable(sheet.name)},
                     {"pairs", sheet.rows.size()},
                     {"matched_percent", sheet.matching.coverage_percent()},
                     {"unmatched", sheet.matching.unmatched.size()}});
@@ -197,7 +207,7 @@ Json unmatched_of(const ComparisonPage& input) {
        build_unmatched_table(input.comparison.sheets.back(), input.golden, input.mine).rows) {
     if (list.size() == kMost) break;
     Json texts = Json::array();
-    for (const Cell& cell : cells) texts.push_back(repair_utf8(cell.csv_text()));
+    for (const Cell& cell : cells) texts.push_back(printable(cell.csv_text()));
     list.push_back(std::move(texts));
   }
   return list;
@@ -276,10 +286,10 @@ Page comparison_page(const ComparisonPage& input) {
   Json& json = page.content;
   json["format"] = 1;
   json["kind"] = "comparison";
-  json["title"] = repair_utf8(page.title);
-  json["sentence"] = repair_utf8(page.sentence);
+  json["title"] = printable(page.title);
+  json["sentence"] = printable(page.sentence);
   json["tone"] = tone_of(input);
-  json["counts_sentence"] = repair_utf8(verdict(comparison));
+  json["counts_sentence"] = printable(verdict(comparison));
   json["verdict"] = input.verdict != nullptr ? verdict_of(*input.verdict, rows) : Json(nullptr);
   json["counts"] = {{"pairs", counts.pairs},
                     {"identical", counts.identical},
@@ -292,7 +302,7 @@ Page comparison_page(const ComparisonPage& input) {
   json["levels"] = levels_of(comparison);
   json["order_known"] = comparison.order_known;
   json["notes"] = texts_json(comparison.notes);
-  for (const std::string& note : input.notes) json["notes"].push_back(repair_utf8(note));
+  for (const std::string& note : input.notes) json["notes"].push_back(printable(note));
   json["warnings"] = texts_json(comparison.warnings);
   json["gaps"] = texts_json(comparison.gaps);
   json["sides"] = {side_json(input.golden, "golden"), side_json(input.mine, "mine")};

@@ -37,16 +37,20 @@ std::vector<size_t> records_of(const DataFlow& flow, const Neighbourhood& around
   return records;
 }
 
-std::string links_text(const DataFlow& flow, const std::vector<size_t>& records,
-                       const RecordRows& rows) {
-  std::string out;
+Json links_of_rows(const DataFlow& flow, const std::vector<size_t>& records,
+                   const RecordRows& rows) {
+  Json json = Json::object();
   for (const size_t record : records) {
     const RecordLinks links = links_of(flow, record);
     if (links.producers.empty() && links.consumers.empty()) continue;
-    out += (out.empty() ? "{\"" : ",\"") + std::to_string(rows.at(record).row) +
-           "\":" + links_json(flow, record, links, rows);
+    json[std::to_string(rows.at(record).row)] = links_json(flow, record, links, rows);
   }
-  return out.empty() ? out : out + "}";
+  return json;
+}
+
+// Names come from files and need not be UTF-8.
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -56,7 +60,8 @@ std::vector<size_t> add_flow(const FlowOfPage& input, const RecordRows& rows,
   if (rows.empty()) return {};
   const DataFlow flow = data_flow(input.mine);
   const Neighbourhood around = neighbourhood(flow, centre_of(flow, input));
-  if (!around.nodes.empty()) blobs->push_back({"graph", neighbourhood_json(flow, around, rows)});
+  if (!around.nodes.empty())
+    blobs->push_back({"graph", dumped(neighbourhood_json(flow, around, rows))});
   std::vector<size_t> linked = input.records;
   if (linked.size() > kMostLinked) {
     linked = records_of(flow, around, UINT32_MAX);
@@ -66,8 +71,8 @@ std::vector<size_t> add_flow(const FlowOfPage& input, const RecordRows& rows,
   std::ranges::sort(linked);
   const auto repeated = std::ranges::unique(linked);
   linked.erase(repeated.begin(), repeated.end());
-  if (std::string links = links_text(flow, linked, rows); !links.empty())
-    blobs->push_back({"links", std::move(links)});
+  if (const Json links = links_of_rows(flow, linked, rows); !links.empty())
+    blobs->push_back({"links", dumped(links)});
   return records_of(flow, around, 1);
 }
 

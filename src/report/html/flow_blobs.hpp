@@ -5,8 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "report/html/neighbourhood.hpp"
-#include "report/html/page.hpp"
+#include "report/html/neighbourhood_json.hpp"
 
 namespace assay::report::html {
 

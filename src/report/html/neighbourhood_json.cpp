@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 using locate::RowJudgement;
 
 // Names come from files and need not be UTF-8.
-std::string text(std::string_view raw) { return repair_utf8(raw); }
+std::string text(std::string_view raw) { return printable(raw); }
 
 std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

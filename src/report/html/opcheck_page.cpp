@@ -21,7 +21,7 @@ Json totals_json(const opcheck::Report& report) {
   Json rows = Json::array();
   for (const Cells& cells : summary.rows) {
     Json texts = Json::array();
-    for (const Cell& cell : cells) texts.push_back(repair_utf8(cell.csv_text()));
+    for (const Cell& cell : cells) texts.push_back(printable(cell.csv_text()));
     rows.push_back(std::move(texts));
   }
   return {{"columns", summary.columns}, {"rows", std::move(rows)}};
@@ -44,8 +44,8 @@ Page opcheck_page(const opcheck::Report& report, const OpcheckTable& columns) {
   Json& json = page.content;
   json["format"] = 1;
   json["kind"] = "opcheck";
-  json["title"] = repair_utf8(page.title);
-  json["sentence"] = repair_utf8(page.sentence);
+  json["title"] = printable(page.title);
+  json["sentence"] = printable(page.sentence);
   json["tone"] = tone_of_checks(counts);
   json["verdict"] = nullptr;
   json["counts_sentence"] = "judged by " + judged_by(report);

@@ -74,8 +74,8 @@ Page run_page(const run::Run& run, std::span<const size_t> records) {
   Json& json = page.content;
   json["format"] = 1;
   json["kind"] = "run";
-  json["title"] = repair_utf8(page.title);
-  json["sentence"] = repair_utf8(page.sentence);
+  json["title"] = printable(page.title);
+  json["sentence"] = printable(page.sentence);
   json["tone"] = run.coverage.complete && run.first_damage().empty() ? "good" : "open";
   json["verdict"] = nullptr;
   json["notes"] = texts_json(run.findings);

@@ -7,20 +7,20 @@ namespace assay::report::html {
 
 Json texts_json(const std::vector<std::string>& texts) {
   Json list = Json::array();
-  for (const std::string& text : texts) list.push_back(repair_utf8(text));
+  for (const std::string& text : texts) list.push_back(printable(text));
   return list;
 }
 
 Json side_json(const run::Run& run, std::string_view name) {
   Json properties = Json::object();
-  for (const auto& [key, value] : run.properties) properties[repair_utf8(key)] = repair_utf8(value);
+  for (const auto& [key, value] : run.properties) properties[printable(key)] = printable(value);
   Json missed = Json::array();
   for (const native::MissedNode& node : run.coverage.missed)
-    missed.push_back({{"node", repair_utf8(node.node)}, {"reason", repair_utf8(node.reason)}});
+    missed.push_back({{"node", printable(node.node)}, {"reason", printable(node.reason)}});
   std::vector<std::string> damage;
   for (const run::Damage& one : run.all_damage()) damage.push_back(one.describe());
   return {{"name", name},
-          {"path", repair_utf8(run.path)},
+          {"path", printable(run.path)},
           {"layout", run::layout_title(run.layout)},
           {"records", run.records.size()},
           {"properties", std::move(properties)},

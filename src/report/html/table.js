@@ -4,7 +4,7 @@ import { columnMeaning, columnTitle, columnWidth, filledColumns, firstColumns } 
 import { copyText, fold, h } from "./dom.js";
 import { csvOfRows, saveFile, tabbedRow } from "./export.js";
 import { prepareSearch, rowsThatPass, sortedRows, textCounts } from "./find.js";
-import { counted, number, toneOf } from "./format.js";
+import { counted, number, shortened, toneOf } from "./format.js";
 import { Grid } from "./grid.js";
 import { state } from "./state.js";
 
@@ -45,11 +45,28 @@ function headCell(table, column) {
   );
 }
 
-/** Four digits of a number; a text that is cut stands in the title as a whole. */
+/** Letters that a path has room for: half of a narrow window, as grid.js has it. */
+function roomForPath() {
+  return Math.max(12, Math.min(47, Math.floor(innerWidth / 15) - 3));
+}
+
+/** Where there is little room the end tells most: "….5.self_attn.q_proj output". */
+function shortPath(text, room) {
+  return room >= 30 || text.length <= room ? shortened(text, room) : `…${text.slice(1 - room)}`;
+}
+
+function gridText(column, value) {
+  if (value === null) return "";
+  if (column.name === "cosine_similarity") return value.toFixed(5); // as exact as the page has it
+  if (column.name === "node" || column.name === "weight_name") return shortPath(value, roomForPath());
+  return number(value).replace(/^torch\./, "");
+}
+
+/** Four digits of a number; a path is cut in its middle, and stands in the title as a whole. */
 function fillCell(cell, column, row) {
-  const text = number(column.get(row)).replace(/^torch\./, "");
+  const text = gridText(column, column.get(row));
   if (cell.textContent !== text) cell.textContent = text;
-  cell.title = column.isText ? text : "";
+  cell.title = column.isText ? column.text(row) : "";
   if (column.name === "verdict" || column.name === "result") cell.className = `grid-cell ${toneOf(text)}`;
 }
 
