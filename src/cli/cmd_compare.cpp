@@ -245,6 +245,7 @@ int run_compare(const CompareRequest& request) {
   }
   for (const std::string& note : outcome->notes) say("note", note);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
+                                         .whole_lines = !terminal_columns(STDOUT_FILENO),
                                          .colour = use_colour(STDOUT_FILENO),
                                          .blocks = use_blocks(),
                                          .first_bad = first_bad(*outcome),

@@ -21,6 +21,10 @@ using compare::Row;
 
 constexpr size_t kNumberWidth = 10;
 
+size_t sentence_width(const TerminalOptions& options) {
+  return options.whole_lines ? SIZE_MAX / 2 : static_cast<size_t>(options.width);
+}
+
 template <typename Number>
 std::string number_list(const std::vector<Number>& numbers) {
   std::vector<int64_t> ascending(numbers.begin(), numbers.end());
@@ -126,7 +130,7 @@ std::string row_end(const Row& row, size_t room, const TerminalOptions& options)
   if (!row.comparable) {
     const std::string reason = printable(row.fail_reason);
     if (display_columns(reason) < room) return " " + reason + "\n";
-    return "\n" + wrapped(reason, 4, static_cast<size_t>(options.width));
+    return "\n" + wrapped(reason, 4, sentence_width(options));
   }
   std::string out;
   for (const std::string& number : row_numbers(row)) out += " " + pad_left(number, kNumberWidth);
@@ -203,7 +207,7 @@ std::string verdict(const Comparison& comparison) {
 namespace {
 
 std::string sentence(const std::string& text, const TerminalOptions& options) {
-  return hanging(printable(text), 2, static_cast<size_t>(options.width));
+  return hanging(printable(text), 2, sentence_width(options));
 }
 
 std::string notes(const Comparison& comparison, const TerminalOptions& options) {
@@ -290,8 +294,7 @@ constexpr size_t kKeyWidth = 29;
 /// A value that is a text; a long one goes on below itself.
 std::string text_line(const char* key, const std::string& text, const TerminalOptions& options) {
   if (text.empty()) return {};
-  return hanging(pad_right(key, kKeyWidth) + printable(text), kKeyWidth,
-                 static_cast<size_t>(options.width)) +
+  return hanging(pad_right(key, kKeyWidth) + printable(text), kKeyWidth, sentence_width(options)) +
          "\n";
 }
 

@@ -10,6 +10,8 @@ namespace assay::report {
 
 struct TerminalOptions {
   int width = 80;  // columns; nothing is longer except single words, as paths of files
+  /// For programs that read the screen from a pipe: notes and reasons are a line each.
+  bool whole_lines = false;
   bool colour = false;
   bool blocks = true;          // the terminal shows block characters
   std::string first_bad = {};  // node that a verdict blames first; empty: none

@@ -221,3 +221,13 @@ def test_weights_are_grouped_by_their_quantisation(open_page, tmp_path):
     worst = max(rows, key=lambda row: row["relative_euclidean_distance"])
     assert cells[:2] == [rows[0]["quantisation"], "4"]
     assert cells[4].startswith(worst["weight_name"])
+
+
+def test_failures_come_first_on_the_page_of_opcheck(open_page, tmp_path):
+    path = opcheck_operators(tmp_path)
+    page = open_page(path, fragment="#view=table").page
+    heads = page.locator("[role=columnheader]").all_inner_texts()
+    first = page.locator("[role=row][aria-rowindex='2'] [role=gridcell]").all_inner_texts()
+    (failed,) = [row for row in PageFile(path).rows if row["result"] == "FAILED"]
+    shown = dict(zip([head.split(" ")[0] for head in heads], first))
+    assert (shown["module"], shown["result"]) == (failed["module"], "FAILED")

@@ -11,7 +11,7 @@ const KNOWN = {
   slot: ["slot", "which of its inputs or outputs; empty: the only output", 16],
   level: ["levels", "sheets of the report that show the pair", 18],
   verdict: ["verdict", "what the verdict says of this tensor", 12],
-  result: ["result", "pass or fail against the limits of the command", 8],
+  result: ["result", "pass or fail against the limits of the command, or of opcheck", 15],
   relative_euclidean_distance: ["rel L2", "|mine - golden| / |golden|, Euclidean norms: 0 is equal", 10],
   err_own: ["own error", "rel L2 that the node itself adds, on the inputs that it was given", 11],
   rounding: ["rounding", "rel L2 that one rounding to the coarser of both types explains", 10],
@@ -29,6 +29,16 @@ const KNOWN = {
   quantisation: ["quantisation", "how the weight was quantised", 16],
   cmp_fail_reason: ["reason", "why no number could be computed", 28],
   problem: ["problem", "what is wrong with the record", 24],
+  step: ["step", "number of the call of the model since the capture began", 6],
+  op_id: ["id", "of the operation: its place in the tree of the run", 12],
+  op_name: ["type", "of the operation", 24],
+  module: ["module", "path of the module", 32],
+  operator: ["operator", "as the framework calls it", 26],
+  output: ["output", "which of the results", 12],
+  reason: ["reason", "why it did not pass, or could not be judged", 60],
+  z: ["z", "error in standard deviations of what rounding explains", 10],
+  e: ["e", "largest error of an element in units of what rounding allows", 10],
+  worst_index: ["worst element", "its index", 16],
   case_name: ["case", "name of the case", 28],
 };
 
@@ -37,6 +47,12 @@ const FIRST = [
   "l2norm_stat_relative_error", "max_stat_relative_error", "mean_stat_relative_error", "cosine_similarity",
   "max_absolute_error", "sqnr_db", "quantisation", "cmp_fail_reason", "dtype", "shape", "golden_dtype", "my_dtype",
   "golden_shape", "my_shape", "min", "max", "mean", "l2norm", "problem",
+];
+
+/** Of opcheck, whose first columns are the original's. */
+const FIRST_CHECKED = [
+  "step", "op_id", "op_name", "module", "operator", "output", "result", "reason", "z", "e", "worst_ulp", "allowed_ulp",
+  "max_abs", "max_rel", "dtype", "shape", "worst_index", "worst_golden", "worst_mine",
 ];
 
 /** The node of a pair is a label that says these, too: "model.norm output 0". */
@@ -61,9 +77,15 @@ export function filledColumns(table) {
   return table.names.filter((name) => !table.isEmpty(name));
 }
 
-/** Those that are shown first. A table of other names, as opcheck's, shows its first twelve. */
+/** Rows are those of opcheck. */
+export function isChecked(table) {
+  return table.has("reason") && table.has("result") && !table.has("my_dtype");
+}
+
+/** Those that are shown first. A table of other names shows its first twelve. */
 export function firstColumns(table) {
   const filled = filledColumns(table);
+  if (isChecked(table)) return FIRST_CHECKED.filter((name) => filled.includes(name));
   const known = FIRST.filter((name) => filled.includes(name) && !(table.has("my_dtype") && IN_LABEL.includes(name)));
   return known.length >= 5 ? known : filled.slice(0, 12);
 }

@@ -54,7 +54,8 @@ function graphLayout(graph) {
   })).filter((edge) => edge.v !== undefined && edge.w !== undefined && edge.v !== edge.w);
   const measured = {};
   dagre.layout(nodes, edges, { nodesep: 24, ranksep: 34, edgesep: 12 }, measured);
-  return { nodes, edges, width: d3.max(nodes, (node) => node.x + node.width / 2), height: d3.max(nodes, (node) => node.y + node.height / 2) };
+  const right = Math.max(d3.max(nodes, (node) => node.x + node.width / 2), d3.max(edges, (edge) => edge.x + edge.width) ?? 0);
+  return { nodes, edges, width: right, height: d3.max(nodes, (node) => node.y + node.height / 2) };
 }
 
 /** Several tensors between the same two nodes are one arrow with several lines. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All rows: find, sort, choose columns, copy, save. What is shown stands in the address.
-import { columnMeaning, columnTitle, columnWidth, filledColumns, firstColumns } from "./columns.js";
+import { columnMeaning, columnTitle, columnWidth, filledColumns, firstColumns, isChecked } from "./columns.js";
 import { copyText, fold, h } from "./dom.js";
 import { csvOfRows, saveFile, tabbedRow } from "./export.js";
 import { prepareSearch, rowsThatPass, sortedRows, textCounts } from "./find.js";
@@ -10,9 +10,9 @@ import { state } from "./state.js";
 
 const FILTERS = ["q", "level", "verdict", "result"];
 
-/** The sort of the address: { name, descending }, or null. */
+/** The sort of the address: { name, descending }, or null. Without one opcheck's failures come first. */
 function chosenSort(table) {
-  const text = state.get("sort");
+  const text = state.get("sort") || (isChecked(table) ? "result" : "");
   const name = text.replace(/^-/, "");
   return table.has(name) ? { name, descending: text.startsWith("-") } : null;
 }
