@@ -389,14 +389,15 @@ class Composer {
   }
 
   void name_sources() {
-    name_sources(*stages_.mine->run, {&verdict_.candidates, &verdict_.suspicions});
-    name_sources(*stages_.golden->run, {&verdict_.golden_findings});
+    name_sources(stages_.mine->run, {&verdict_.candidates, &verdict_.suspicions});
+    name_sources(stages_.golden->run, {&verdict_.golden_findings});
   }
 
-  static void name_sources(const run::Run& run,
+  // run   null: of a program that stands for itself
+  static void name_sources(const run::Run* run,
                            std::initializer_list<std::vector<Finding>*> lists) {
-    if (!run.topology) return;
-    const auto sources = topology::module_sources(*run.topology);
+    if (run == nullptr || !run->topology) return;
+    const auto sources = topology::module_sources(*run->topology);
     for (std::vector<Finding>* list : lists) {
       for (Finding& finding : *list) {
         const auto found = sources.find(finding.module);

@@ -123,7 +123,7 @@ class ColumnData {
       case Cell::Kind::Text:
         break;
     }
-    return first_.csv_text();
+    return printable(first_.csv_text());
   }
 
   static Form form_of(const Value& value) {
