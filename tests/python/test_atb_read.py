@@ -277,11 +277,14 @@ def test_show(dump):
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == f"{dump}: atb-tree, 96 records, steps 0, 10"
-    assert lines[1:4] == [
-        "0_Decoder_layer",
-        "  0_LinearOperation                 LinearOperation: 6 tensors, 208 B, float32, steps 0, 10",
-        "    0_MatMulKernel                  MatMulKernel: 2 tensors, 48 B, float32, steps 0, 10",
+    assert lines[1:] == [
+        "0-11_Decoder_layer (12 times)",
+        "  0_LinearOperation  LinearOperation: 6 tensors, 208 B, float32, steps 0, 10",
+        "    0_MatMulKernel   MatMulKernel: 2 tensors, 48 B, float32, steps 0, 10",
+        "11 layers that equal others are left out: --all shows every line",
     ]
+    every = [line.split()[0] for line in run_command("show", dump, "--all").stdout.splitlines()[1:]]
+    assert every == [name for i in range(12) for name in (f"{i}_Decoder_layer", "0_LinearOperation", "0_MatMulKernel")]
     kernels = run_command("show", dump, "0_MatMulKernel")
     assert len(kernels.stdout.splitlines()) == 1 + 24, "a name may be the tail of the full one"
     one = run_command("show", dump, "11_Decoder_layer/0_LinearOperation", "--step", "10", "--stats")
