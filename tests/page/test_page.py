@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from page_file import PageFile
 from page_scenes import assay
@@ -68,3 +69,9 @@ def test_locate_writes_the_page_with_its_verdict(small, tmp_path):
     page = PageFile(tmp_path / "page.html")
     assert page.content["sentence"].startswith("first bad: layers.2.norm")
     assert len(page.rows) == page.content["counts"]["pairs"] > 0
+
+
+def test_the_readme_shows_a_picture_of_at_most_200_kb():
+    root = Path(__file__).resolve().parents[2]
+    assert "](docs/page.png)" in (root / "README.md").read_text()
+    assert (root / "docs" / "page.png").stat().st_size <= 200_000
