@@ -83,8 +83,8 @@ TEST(Sparkline, IsNeverWiderThanTheTerminal) {
       errors.back() = 1e-2;
       LayerErrors one = stack(errors, layers - 1);
       one.name = "a.very.long.name.of.a.list.of.layers.0-" + std::to_string(layers - 1);
-      for (const std::string_view line :
-           split(sparkline({one}, "relative L2", {.width = width}), '\n'))
+      const std::string text = sparkline({one}, "relative L2", {.width = width});
+      for (const std::string_view line : split(text, '\n'))
         EXPECT_LE(display_columns(line), width) << line;
     }
   }
