@@ -191,24 +191,18 @@ def test_columns_are_chosen(small, open_page):
     wait_until(page, "!document.querySelector('.grid-head').textContent.includes('kl divergence')")
 
 
+def rows_of_csv(folder, golden, mine, *options):
+    """The csv of the command, by data_id; the page of the same comparison is folder/page.html."""
+    page = folder / "page.html"
+    assay("compare", golden, mine, "-cl", "api", *options, "-o", folder, "--html", page, status=None)
+    (report,) = folder.glob("msit_cmp_report_*.csv")
+    with report.open(newline="") as file:
+        return {row["data_id"]: row for row in csv.DictReader(file)}
+
+
 def test_the_saved_csv_is_the_csv_of_the_command(small, open_page, tmp_path):
     # Given the csv that the command writes, and the same comparison's page,
-    assay(
-        "compare",
-        small.golden,
-        small.mine,
-        "-cl",
-        "api",
-        "--verdict",
-        "-o",
-        tmp_path,
-        "--html",
-        tmp_path / "page.html",
-        status=None,
-    )
-    (report,) = tmp_path.glob("msit_cmp_report_*.csv")
-    with report.open(newline="") as file:
-        expected = {row["data_id"]: row for row in csv.DictReader(file)}
+    expected = rows_of_csv(tmp_path, small.golden, small.mine, "--verdict")
     # when the page saves all of its rows,
     saved = saved_rows(open_page(tmp_path / "page.html", fragment="#view=table").page)
     # then columns and cells are the same, numbers to five digits.
@@ -234,21 +228,8 @@ def test_names_that_a_spreadsheet_would_run_are_defused(open_page, tmp_path):
     # Given runs with hostile names of modules,
     for side in ("golden", "mine"):
         subprocess.run([sys.executable, "-c", HOSTILE, str(tmp_path / side)], check=True, capture_output=True)
-    assay(
-        "compare",
-        tmp_path / "golden",
-        tmp_path / "mine",
-        "-cl",
-        "api",
-        "-o",
-        tmp_path,
-        "--html",
-        tmp_path / "page.html",
-        status=None,
-    )
-    (report,) = tmp_path.glob("msit_cmp_report_*.csv")
-    with report.open(newline="") as file:
-        expected = {row["data_id"]: row["node"] for row in csv.DictReader(file)}
+    rows = rows_of_csv(tmp_path, tmp_path / "golden", tmp_path / "mine")
+    expected = {data_id: row["node"] for data_id, row in rows.items()}
     page = open_page(tmp_path / "page.html", fragment="#view=table").page
     # then the saved csv defuses them as the command's does,
     saved = {row["data_id"]: row["node"] for row in saved_rows(page)}

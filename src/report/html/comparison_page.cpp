@@ -280,17 +280,13 @@ Page comparison_page(const ComparisonPage& input) {
   const compare::Comparison& comparison = input.comparison;
   const compare::Comparison::Counts counts = comparison.counts();
   const Rows rows(input);
-  Page page;
-  page.title = "assay: " + input.mine.path + " against " + input.golden.path;
-  page.sentence = input.verdict != nullptr ? locate::sentence(*input.verdict) : verdict(comparison);
+  const std::string counted = verdict(comparison);
+  Page page = begin_page(
+      "comparison", "assay: " + input.mine.path + " against " + input.golden.path,
+      input.verdict != nullptr ? locate::sentence(*input.verdict) : counted, tone_of(input));
   Json& json = page.content;
-  json["format"] = 1;
-  json["kind"] = "comparison";
-  json["title"] = printable(page.title);
-  json["sentence"] = printable(page.sentence);
-  json["tone"] = tone_of(input);
-  json["counts_sentence"] = printable(verdict(comparison));
-  json["verdict"] = input.verdict != nullptr ? verdict_of(*input.verdict, rows) : Json(nullptr);
+  json["counts_sentence"] = printable(counted);
+  if (input.verdict != nullptr) json["verdict"] = verdict_of(*input.verdict, rows);
   json["counts"] = {{"pairs", counts.pairs},
                     {"identical", counts.identical},
                     {"failed", counts.failed},

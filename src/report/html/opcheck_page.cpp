@@ -38,21 +38,12 @@ Page opcheck_page(const opcheck::Report& report, const OpcheckTable& columns) {
   const opcheck::Report::Counts counts = report.counts();
   run::Run checked;
   checked.path = report.path;
-  Page page;
-  page.title = "assay opcheck: " + report.path;
-  page.sentence = opcheck_verdict(report);
+  Page page = begin_page("opcheck", "assay opcheck: " + report.path, opcheck_verdict(report),
+                         tone_of_checks(counts));
   Json& json = page.content;
-  json["format"] = 1;
-  json["kind"] = "opcheck";
-  json["title"] = printable(page.title);
-  json["sentence"] = printable(page.sentence);
-  json["tone"] = tone_of_checks(counts);
-  json["verdict"] = nullptr;
   json["counts_sentence"] = "judged by " + judged_by(report);
-  json["notes"] = report.coverage.empty() ? Json::array() : texts_json({report.coverage});
+  if (!report.coverage.empty()) json["notes"] = texts_json({report.coverage});
   json["warnings"] = texts_json(report.warnings);
-  json["gaps"] = Json::array();
-  json["levels"] = Json::array();
   json["totals"] = totals_json(report);
   json["sides"] = {side_json(checked, "run")};
   json["table"] = add_table(output_rows(report, columns), "c", &page.blobs);

@@ -61,6 +61,20 @@ std::string deflated(std::string_view bytes) {
   return out;
 }
 
+Page begin_page(std::string_view kind, std::string title, std::string sentence,
+                std::string_view tone) {
+  Page page{.title = std::move(title), .sentence = std::move(sentence), .content = {}, .blobs = {}};
+  page.content = {{"format", 1},
+                  {"kind", kind},
+                  {"title", printable(page.title)},
+                  {"sentence", printable(page.sentence)},
+                  {"tone", tone},
+                  {"verdict", nullptr}};
+  for (const char* sentences : {"notes", "warnings", "gaps", "levels"})
+    page.content[sentences] = Json::array();
+  return page;
+}
+
 std::string page_html(const Page& page) {
   std::string out =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

@@ -29,6 +29,13 @@ struct Page {
   std::vector<Blob> blobs;
 };
 
+/// A page with what every kind has: its head, no verdict, no sentences.
+///
+/// kind   "comparison" "run" "opcheck"
+/// tone   "bad" "good" "open": the colour of the banner
+[[nodiscard]] Page begin_page(std::string_view kind, std::string title, std::string sentence,
+                              std::string_view tone);
+
 /// The file. Texts need not be UTF-8.
 [[nodiscard]] std::string page_html(const Page& page);
 

@@ -68,20 +68,11 @@ std::string sentence_of(const run::Run& run) {
 }  // namespace
 
 Page run_page(const run::Run& run, std::span<const size_t> records) {
-  Page page;
-  page.title = "assay: " + run.path;
-  page.sentence = sentence_of(run);
+  const bool whole = run.coverage.complete && run.first_damage().empty();
+  Page page = begin_page("run", "assay: " + run.path, sentence_of(run), whole ? "good" : "open");
   Json& json = page.content;
-  json["format"] = 1;
-  json["kind"] = "run";
-  json["title"] = printable(page.title);
-  json["sentence"] = printable(page.sentence);
-  json["tone"] = run.coverage.complete && run.first_damage().empty() ? "good" : "open";
-  json["verdict"] = nullptr;
   json["notes"] = texts_json(run.findings);
   json["warnings"] = texts_json(run.warnings);
-  json["gaps"] = Json::array();
-  json["levels"] = Json::array();
   json["order_known"] = run.order_known;
   json["sides"] = {side_json(run, "run")};
   json["table"] =
