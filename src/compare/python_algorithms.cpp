@@ -14,7 +14,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -23,6 +22,7 @@
 
 #include "base/file_descriptor.hpp"
 #include "base/numbers.hpp"
+#include "base/python_program.hpp"
 #include "pair/scratch_tensor.hpp"
 #include "tensor/convert.hpp"
 
@@ -39,22 +39,6 @@ constexpr int kMaxFailures = 3;                      // in a row; then no furthe
 constexpr size_t kMaxAnswerBytes = 1 << 20;          // an answer is one number and one sentence
 constexpr int64_t kBlockValues = 65536;              // converted and written at a time
 constexpr auto kPatience = std::chrono::seconds(2);  // for a process that was told to end
-
-std::string python_interpreter() {
-  if (const char* named = std::getenv("ASSAY_PYTHON"); named != nullptr && *named != '\0') {
-    return named;
-  }
-  char self[PATH_MAX];
-  const ssize_t size = ::readlink("/proc/self/exe", self, sizeof(self) - 1);
-  if (size > 0) {
-    self[size] = '\0';
-    std::string beside(self);
-    beside.resize(beside.rfind('/') + 1);
-    beside += "python3";
-    if (::access(beside.c_str(), X_OK) == 0) return beside;
-  }
-  return "python3";
-}
 
 int timeout_seconds() {
   const char* named = std::getenv("ASSAY_ALGORITHM_TIMEOUT");
@@ -207,7 +191,7 @@ class PythonHost {
       copies[i].emplace(::fcntl(sources[i], F_DUPFD_CLOEXEC, kAbove));
       ::posix_spawn_file_actions_adddup2(&actions, copies[i]->get(), kFirst + static_cast<int>(i));
     }
-    std::string interpreter = python_interpreter();
+    std::string interpreter = python_program();
     std::string script = kAlgorithmHost;
     std::string options[] = {"-c", "3", "4", "5"};
     char* arguments[] = {interpreter.data(), options[0].data(), script.data(), options[1].data(),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/mapped_file.hpp"
+#include "base/python_program.hpp"
 #include "cli/convert/numpy_tensor.hpp"
 #include "cli/dump/child_process.hpp"
 #include "cli/interrupt.hpp"
@@ -91,10 +92,9 @@ Result<Tensor> run_format_script(const std::string& script, const formats::CannT
   plain.view.strides = Dims{1};
   ASSAY_TRY(const std::unique_ptr<ScratchFolder> scratch, ScratchFolder::make());
   ASSAY_TRY_STATUS(write_tensor_file(scratch->input(), TensorFileFormat::Npy, plain.view, 0600));
-  const char* named = std::getenv("ASSAY_PYTHON");
   const Dims shape_to =
       !layout.shape.empty() ? layout.shape : tensor.original_shape.value_or(Dims{});
-  const std::vector<std::string> command = {named != nullptr && *named != '\0' ? named : "python3",
+  const std::vector<std::string> command = {python_program(),
                                             "-c",
                                             kDriver,
                                             script,

@@ -16,10 +16,9 @@ namespace assay::cli {
 [[nodiscard]] std::optional<std::string> format_script(const std::string& folder, int32_t from,
                                                        int32_t to);
 
-/// Runs the script in a Python process of its own, which needs NumPy. The interpreter is
-/// $ASSAY_PYTHON, else python3 on PATH. `array` is one-dimensional, in the stored order and in a
-/// type that NumPy has; shapes are lists; `shape_to` is the shape asked for, else that of the
-/// framework. Weights with groups bring them as a fourth argument.
+/// Runs the script in a process of python_program(), which needs NumPy. `array` is one-dimensional,
+/// in the stored order and in a type that NumPy has; shapes are lists; `shape_to` is the shape asked
+/// for, else that of the framework. Weights with groups bring them as a fourth argument.
 ///
 /// errors    Invalid: the script failed, or its result is no array (what it said is on stderr) |
 ///           NotFound: no Python | Io, NoSpace: the temporary files
