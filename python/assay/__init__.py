@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assay._compare import Comparison, compare
     from assay._locate import Finding, Verdict, locate
     from assay._run import Record, Run, Selection, digest, open, read_tensor, stats
+    from assay._same import Different, assert_same
     from assay.topology import atb_json_to_onnx, graph_diff
     from assay.torch.capture import Capture, capture
 
@@ -31,12 +32,14 @@ __version__ = "0.1.0"
 _LAZY = {
     "Capture": "assay.torch.capture",
     "Comparison": "assay._compare",
+    "Different": "assay._same",
     "Finding": "assay._locate",
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
     "Run": "assay._run",
     "Selection": "assay._selection",
     "Verdict": "assay._locate",
+    "assert_same": "assay._same",
     "atb_json_to_onnx": "assay.topology",
     "capture": "assay.torch.capture",
     "compare": "assay._compare",
@@ -52,6 +55,7 @@ _LAZY = {
 __all__ = [
     "Capture",
     "Comparison",
+    "Different",
     "Error",
     "FileError",
     "Finding",
@@ -62,6 +66,7 @@ __all__ = [
     "Selection",
     "Verdict",
     "__version__",
+    "assert_same",
     "atb_json_to_onnx",
     "capture",
     "compare",
