@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import Error, FileError, FormatError
 
 if TYPE_CHECKING:
+    from assay import twin
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
     from assay._locate import Finding, Verdict, locate
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# name -> module that defines it
+# name -> module that defines it, or is it
 _LAZY = {
     "Capture": "assay.torch.capture",
     "Comparison": "assay._compare",
@@ -50,6 +51,7 @@ _LAZY = {
     "open": "assay._run",
     "read_tensor": "assay._run",
     "stats": "assay._run",
+    "twin": "assay.twin",
 }
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "open",
     "read_tensor",
     "stats",
+    "twin",
 ]
 
 
@@ -84,7 +87,8 @@ def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
+    loaded = importlib.import_module(module)
+    value = loaded if loaded.__name__ == f"{__name__}.{name}" else getattr(loaded, name)
     globals()[name] = value
     return value
 
