@@ -50,6 +50,7 @@ class Settings:
         steps: text of the steps to record, "" for all: see :func:`parse_steps`.
         modules: globs over dotted module paths, empty for all; a leading "root." is accepted.
         statistics: whether statistics are wanted; together with `full` both are.
+        digest: whether every record gets the digest of its bytes (native).
         full: whether all bytes are wanted; without either, only what ran is recorded (strict: only the tree).
         report_dir: folder of the reports, or "".
         seed: start of all random generators, or None.
@@ -62,6 +63,7 @@ class Settings:
     steps: str = ""
     modules: tuple[str, ...] = ()
     statistics: bool = False
+    digest: bool = False
     full: bool = True
     report_dir: str = ""
     seed: Optional[int] = None
@@ -90,6 +92,7 @@ class Settings:
             steps=str(given.get("steps") or ""),
             modules=tuple(str(entry) for entry in given.get("modules") or ()),
             statistics=bool(given.get("statistics")),
+            digest=bool(given.get("digest")),
             full=bool(given.get("full", not given.get("statistics"))),
             report_dir=report_dir,
             seed=None if seed is None else int(seed),
@@ -329,7 +332,7 @@ class Injection:
                 outputs=True,
                 weights=self.settings.weights,
                 caches=False,
-                digest=False,
+                digest=self.settings.digest,
                 queue_bytes=64 << 20,
                 on_full="wait",
                 disk_limit=None,
