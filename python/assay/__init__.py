@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
     from assay._locate import Finding, Verdict, locate
+    from assay._repeat import Repetition, repeat
     from assay._run import Record, Run, Selection, digest, open, read_tensor, stats
     from assay.topology import atb_json_to_onnx, graph_diff
     from assay.torch.capture import Capture, capture
@@ -34,6 +35,7 @@ _LAZY = {
     "Finding": "assay._locate",
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
+    "Repetition": "assay._repeat",
     "Run": "assay._run",
     "Selection": "assay._selection",
     "Verdict": "assay._locate",
@@ -46,6 +48,7 @@ _LAZY = {
     "opcheck": "assay._check",
     "open": "assay._run",
     "read_tensor": "assay._run",
+    "repeat": "assay._repeat",
     "stats": "assay._run",
 }
 
@@ -58,6 +61,7 @@ __all__ = [
     "FormatError",
     "OpcheckReport",
     "Record",
+    "Repetition",
     "Run",
     "Selection",
     "Verdict",
@@ -71,6 +75,7 @@ __all__ = [
     "opcheck",
     "open",
     "read_tensor",
+    "repeat",
     "stats",
 ]
 

@@ -164,16 +164,22 @@ std::optional<Difference> Comparison::origin(size_t op, size_t other_op) {
     if (is_made && !is_allocated && made_by(use) != Equal::Yes) continue;
     if (is_touched(use)) continue;
     touch(use);
-    const Cause cause = is_allocated       ? Cause::Uninitialised
-                        : use.leaf.empty() ? Cause::Input
-                                           : Cause::Weight;
+    const Cause cause = is_allocated                 ? Cause::Uninitialised
+                        : first_.is_weight(use.leaf) ? Cause::Weight
+                                                     : Cause::Input;
     return Difference{cause, first_.place_of(op), use.slot, use.leaf, {}, {}};
   }
   return std::nullopt;
 }
 
 std::optional<Difference> Comparison::judge(size_t op, size_t other_op, Equal inputs) {
-  if (inputs == Equal::No) return origin(op, other_op);
+  if (inputs == Equal::No) {
+    std::optional<Difference> found = origin(op, other_op);
+    // A number that the program had otherwise, when nothing before it differs.
+    if (!found && found_.empty())
+      found = Difference{Cause::Input, first_.place_of(op), {}, {}, {}, {}};
+    return found;
+  }
   const Operator& a = in_first(op);
   const Operator& b = in_other(other_op);
   const bool random = is_random(a, first_.arguments_of(op));
@@ -252,6 +258,10 @@ Execution::Execution(std::shared_ptr<const run::Run> run)
     const auto found = by_place_.find(key_of(one.rank, one.step, one.module_call, one.node));
     if (found != by_place_.end()) arguments_[found->second] = one.parameters;
   }
+  for (const run::TensorRecord& record : run_->records) {
+    if (run_->has_own_engine() && record.role == run::Role::Weight)
+      engine_weights_.insert(record.node + "." + record.slot);
+  }
   if (!run_->topology) return;
   for (const auto& [module, source] : topology::module_sources(*run_->topology))
     sources_.emplace(module, source);
@@ -273,6 +283,10 @@ Place Execution::place_of(size_t op) const {
           one.module,
           source == sources_.end() ? std::string() : source->second,
           op};
+}
+
+bool Execution::is_weight(const std::string& leaf) const {
+  return !leaf.empty() && (!run_->has_own_engine() || engine_weights_.contains(leaf));
 }
 
 const std::string& Execution::arguments_of(size_t op) const { return arguments_[op]; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -64,6 +65,8 @@ class Execution {
   /// Index into program().operators; kNone: the run has no such operator.
   [[nodiscard]] size_t find(const locate::Operator& one) const;
   [[nodiscard]] Place place_of(size_t op) const;
+  /// Whether a named leaf is a parameter or a buffer; an engine's graphs have inputs with names, too.
+  [[nodiscard]] bool is_weight(const std::string& leaf) const;
   /// The arguments that are no tensors, as the host wrote them.
   [[nodiscard]] const std::string& arguments_of(size_t op) const;
 
@@ -73,6 +76,7 @@ class Execution {
   std::unordered_map<std::string, size_t> by_place_;
   std::vector<std::string> arguments_;  // by operator
   std::map<std::string, std::string, std::less<>> sources_;
+  std::set<std::string, std::less<>> engine_weights_;
 };
 
 /// In the order of execution of `first`; empty: all that both runs made is equal bit for bit.

@@ -32,7 +32,7 @@ std::string place_text(const Place& place) {
 }
 
 std::string slot_text(const std::string& slot) {
-  return slot.empty() ? "its input" : "its input " + slot;
+  return slot.empty() ? "an argument" : "its input " + slot;
 }
 
 std::string cause_text(const Difference& one) {
