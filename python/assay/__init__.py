@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from assay._locate import Finding, Verdict, locate
     from assay._repeat import Repetition, repeat
     from assay._run import Record, Run, Selection, digest, open, read_tensor, stats
+    from assay._same import Different, assert_same
     from assay.topology import atb_json_to_onnx, graph_diff
     from assay.torch.capture import Capture, capture
 
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Capture": "assay.torch.capture",
     "Comparison": "assay._compare",
+    "Different": "assay._same",
     "Finding": "assay._locate",
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
@@ -39,6 +41,7 @@ _LAZY = {
     "Run": "assay._run",
     "Selection": "assay._selection",
     "Verdict": "assay._locate",
+    "assert_same": "assay._same",
     "atb_json_to_onnx": "assay.topology",
     "capture": "assay.torch.capture",
     "compare": "assay._compare",
@@ -55,6 +58,7 @@ _LAZY = {
 __all__ = [
     "Capture",
     "Comparison",
+    "Different",
     "Error",
     "FileError",
     "Finding",
@@ -66,6 +70,7 @@ __all__ = [
     "Selection",
     "Verdict",
     "__version__",
+    "assert_same",
     "atb_json_to_onnx",
     "capture",
     "compare",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -47,7 +47,7 @@ class Places:
     embedding: str
 
 
-def of(model: torch.nn.Module, layer: Optional[int] = None) -> Places:
+def of(model: Any, layer: Optional[int] = None) -> Places:
     """Places of a model; of hybrid ones, as the layer with this number has them (the last but one when None)."""
     path, stack = _layers(model)
     number = max(0, len(stack) - 2) if layer is None else layer

@@ -38,7 +38,7 @@ class Shape:
     outliers: tuple[int, ...]
 
 
-def shape(model: torch.nn.Module, seed: int, first_token: int, vocabulary: int) -> Shape:
+def shape(model: Any, seed: int, first_token: int, vocabulary: int) -> Shape:
     """Changes the weights in place.
 
     Args:
@@ -181,14 +181,14 @@ class _Calibration:
         if of.numel() % head or of.numel() < head:
             return
         last = of.view(-1, head)[:, -1]  # rotary positions turn it least
-        usual = (x.flatten(0, -2) @ rows[of].t()).pow(2).mean().sqrt()
+        usual = float((x.flatten(0, -2) @ rows[of].t()).pow(2).mean().sqrt())
         # Else outliers would be all that queries and keys are made of.
         rows[of[:, None], torch.tensor(self._found.outliers)] *= 0.02
         seen = x[..., channel].mean() if position is None else x[..., position, channel].mean()
         if float(seen.abs()) < 1e-6:
             return
         strength = (SINK * head**0.5) ** 0.5
-        rows[last, channel] = strength * float(max(1.0, usual)) / seen if position is None else strength / seen
+        rows[last, channel] = strength * max(1.0, usual) / seen if position is None else strength / seen
         if position is None:
             heads = of.view(-1, head)
             rows[heads[1::3, -1], channel] *= 0.3  # heads that look elsewhere, too
