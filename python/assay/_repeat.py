@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
-import torch
-
 from assay.errors import FormatError
+from assay.inject import outermost
 from assay.torch.capture import Models, capture
 
 # Native, without a stub: this file has its types.
@@ -66,40 +65,35 @@ class Repetition:
         return dict(self._fields)
 
 
-def outermost_modules(fn: Callable[[], Any]) -> dict[str, torch.nn.Module]:
-    """Calls `fn` once and returns the modules whose calls are inside no other's, the first one under ``""``."""
-    depth = 0
-    found: dict[int, torch.nn.Module] = {}
+class _Repeated:
+    """A function that is called and captured again and again."""
 
-    def enter(module: torch.nn.Module, _args: Any) -> None:
-        nonlocal depth
-        if depth == 0:
-            found.setdefault(id(module), module)
-        depth += 1
+    def __init__(self, fn: Callable[[], Any], model: Optional[Models]) -> None:
+        self._fn = fn
+        self._model = model
 
-    def leave(_module: torch.nn.Module, _args: Any, _result: Any) -> None:
-        nonlocal depth
-        depth -= 1
+    def run(self, folder: Path) -> str:
+        """Calls the function; the run has digests and no data."""
+        if self._model is None:
+            with outermost.captured_calls(str(folder), "operator", digest=True, full=False) as injection:
+                self._fn()
+            if not folder.exists():
+                raise FormatError("NotCaptured", f"nothing was captured: {injection.missing}")
+        else:
+            with capture(self._model, folder, level="operator", data="none", digest=True):
+                self._fn()
+        return str(folder)
 
-    hooks = (
-        torch.nn.modules.module.register_module_forward_pre_hook(enter),
-        torch.nn.modules.module.register_module_forward_hook(leave, always_call=True),
-    )
-    try:
-        fn()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if not found:
-        raise FormatError("Usage", "no torch.nn.Module was called; there is nothing to capture")
-    return {f"{type(module).__name__}-{number}": module for number, module in enumerate(found.values())}
-
-
-def _as_models(fn: Callable[[], Any], model: Optional[Models]) -> Models:
-    if model is not None:
-        return model
-    found = outermost_modules(fn)
-    return next(iter(found.values())) if len(found) == 1 else found
+    def run_with_values(self, folder: Path, module: str, step: int) -> str:
+        """Calls the function; the run has digests and data of the operators of one module in one step."""
+        if self._model is None:
+            wanted = (module or "root",)
+            with outermost.captured_calls(str(folder), "operator", digest=True, modules=wanted, steps=str(step)):
+                self._fn()
+        else:
+            with capture(self._model, folder, level="operator", digest=True, include=[module], steps=step):
+                self._fn()
+        return str(folder)
 
 
 @contextmanager
@@ -115,22 +109,12 @@ def _folder(path: Optional[Union[str, Path]]) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _look_at_values(
-    runs: Any, fn: Callable[[], Any], models: Models, first: dict[str, Any], folder: Path, tries: int
-) -> str:
+def _look_at_values(runs: Any, repeated: _Repeated, first: dict[str, Any], folder: Path, tries: int) -> str:
     """Runs again with the values of the operator until these differ; returns why they are not known."""
-
-    def kept(number: int) -> str:
-        target = str(folder / f"values-{number}")
-        with capture(
-            models, target, level="operator", digest=True, include=[str(first["module"])], steps=int(first["step"])
-        ):
-            fn()
-        return target
-
-    golden = kept(0)
+    module, step = str(first["module"]), int(first["step"])
+    golden = repeated.run_with_values(folder / "values-0", module, step)
     for number in range(1, tries + 1):
-        other = kept(number)
+        other = repeated.run_with_values(folder / f"values-{number}", module, step)
         if runs.look_at_values(golden, other):
             return ""
         shutil.rmtree(other)
@@ -148,8 +132,7 @@ def repeat(
 
     Args:
         fn: runs the model; called without arguments.
-        model: the module (or modules, as :func:`assay.capture` takes them) that it runs. Without one `fn` is called once
-            more before, to see which modules it calls.
+        model: the module (or modules, as :func:`assay.capture` takes them) that it runs; without one all that it calls.
         n: how often, at least 2.
         path: a folder for the runs that differ; without one they are not kept.
 
@@ -167,23 +150,21 @@ def repeat(
     """
     if n < 2:
         raise FormatError("Usage", f"n must be at least 2, got {n}")
-    models = _as_models(fn, model)
+    repeated = _Repeated(fn, model)
     with _folder(path) as folder:
         runs: Any = None
         for number in range(n):
-            target = folder / f"run-{number}"
-            with capture(models, target, level="operator", data="none", digest=True):
-                fn()
+            target = repeated.run(folder / f"run-{number}")
             if runs is None:
-                runs = _opcheck._RepeatedRuns(str(target))
-            elif runs.add(str(target)):
+                runs = _opcheck._RepeatedRuns(target)
+            elif runs.add(target):
                 shutil.rmtree(target)
         fields = json.loads(runs.json("", ""))
         if fields["operators"] == 0:
             raise FormatError("Usage", "no operator was captured; does the function run the model?")
         first, note = fields["first"], ""
         if first is not None and first["cause"] == "operator":
-            note = _look_at_values(runs, fn, models, first, folder, n)
+            note = _look_at_values(runs, repeated, first, folder, n)
         advice = _next(first)
         return Repetition(json.loads(runs.json(note, advice)), runs.text(note, advice))
 

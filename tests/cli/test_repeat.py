@@ -60,9 +60,7 @@ def repeat(tmp_path):
     def call(words: list, *program: object):
         counter = tmp_path / "counter"
         counter.unlink(missing_ok=True)
-        return run(
-            "repeat", "--host", "torch", *words, "--", sys.executable, script, counter, *program, cwd=tmp_path
-        )
+        return run("repeat", "--host", "torch", *words, "--", sys.executable, script, counter, *program, cwd=tmp_path)
 
     return call
 

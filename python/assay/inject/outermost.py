@@ -852,21 +852,21 @@ def _out_of_the_way() -> Any:
 
 
 @contextmanager
-def captured_calls(output: str, level: str, *, weights: bool) -> Iterator[Injection]:
+def captured_calls(output: str, level: str, **more: Any) -> Iterator[Injection]:
     """Captures the outermost modules of all calls that are made inside the block, in this process.
 
     Args:
         output: folder of the run, which is made when the first module is called; it must hold none.
         level: "module" or "operator".
-        weights: whether parameters and buffers are recorded.
+        more: other fields of Settings.
 
     Raises:
         AttributeError: this torch has no replaceable module call (before 2.0).
     """
     global _injection
     if _injection is not None:
-        _injection.step_back("assay.assert_same()")
-    before, _injection = _injection, Injection(Settings(output=output, level=level, weights=weights), None)
+        _injection.step_back("a capture of this function alone")
+    before, _injection = _injection, Injection(Settings(output=output, level=level, **more), None)
     _injection.set_trap()
     try:
         yield _injection
