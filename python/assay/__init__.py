@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
     from assay._locate import Finding, Verdict, locate
+    from assay._repeat import Repetition, repeat
     from assay._run import Record, Run, Selection, digest, open, read_tensor, stats
     from assay._same import Different, assert_same
     from assay.topology import atb_json_to_onnx, graph_diff
@@ -37,6 +38,7 @@ _LAZY = {
     "Finding": "assay._locate",
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
+    "Repetition": "assay._repeat",
     "Run": "assay._run",
     "Selection": "assay._selection",
     "Verdict": "assay._locate",
@@ -50,6 +52,7 @@ _LAZY = {
     "opcheck": "assay._check",
     "open": "assay._run",
     "read_tensor": "assay._run",
+    "repeat": "assay._repeat",
     "stats": "assay._run",
     "twin": "assay.twin",
 }
@@ -64,6 +67,7 @@ __all__ = [
     "FormatError",
     "OpcheckReport",
     "Record",
+    "Repetition",
     "Run",
     "Selection",
     "Verdict",
@@ -78,6 +82,7 @@ __all__ = [
     "opcheck",
     "open",
     "read_tensor",
+    "repeat",
     "stats",
     "twin",
 ]

@@ -50,6 +50,7 @@ class Settings:
         steps: text of the steps to record, "" for all: see :func:`parse_steps`.
         modules: globs over dotted module paths, empty for all; a leading "root." is accepted.
         statistics: whether statistics are wanted; together with `full` both are.
+        digest: whether every record gets the digest of its bytes (native).
         full: whether all bytes are wanted; without either, only what ran is recorded (strict: only the tree).
         report_dir: folder of the reports, or "".
         seed: start of all random generators, or None.
@@ -62,6 +63,7 @@ class Settings:
     steps: str = ""
     modules: tuple[str, ...] = ()
     statistics: bool = False
+    digest: bool = False
     full: bool = True
     report_dir: str = ""
     seed: Optional[int] = None
@@ -90,6 +92,7 @@ class Settings:
             steps=str(given.get("steps") or ""),
             modules=tuple(str(entry) for entry in given.get("modules") or ()),
             statistics=bool(given.get("statistics")),
+            digest=bool(given.get("digest")),
             full=bool(given.get("full", not given.get("statistics"))),
             report_dir=report_dir,
             seed=None if seed is None else int(seed),
@@ -335,7 +338,7 @@ class Injection:
                 outputs=True,
                 weights=self.settings.weights,
                 caches=False,
-                digest=False,
+                digest=self.settings.digest,
                 queue_bytes=64 << 20,
                 on_full="wait",
                 disk_limit=None,
@@ -849,21 +852,21 @@ def _out_of_the_way() -> Any:
 
 
 @contextmanager
-def captured_calls(output: str, level: str, *, weights: bool) -> Iterator[Injection]:
+def captured_calls(output: str, level: str, **more: Any) -> Iterator[Injection]:
     """Captures the outermost modules of all calls that are made inside the block, in this process.
 
     Args:
         output: folder of the run, which is made when the first module is called; it must hold none.
         level: "module" or "operator".
-        weights: whether parameters and buffers are recorded.
+        more: other fields of Settings.
 
     Raises:
         AttributeError: this torch has no replaceable module call (before 2.0).
     """
     global _injection
     if _injection is not None:
-        _injection.step_back("assay.assert_same()")
-    before, _injection = _injection, Injection(Settings(output=output, level=level, weights=weights), None)
+        _injection.step_back("a capture of this function alone")
+    before, _injection = _injection, Injection(Settings(output=output, level=level, **more), None)
     _injection.set_trap()
     try:
         yield _injection

@@ -42,6 +42,7 @@ struct DumpRequest {
   bool operators = false;                 // of PyTorch programs: modules and their operators
   bool weights = false;                   // of PyTorch and ggml programs, native layout
   bool caches = false;                    // of ggml programs
+  bool digest = false;                    // of PyTorch and ggml programs, native layout
   std::vector<std::string> modules = {};  // patterns of module paths, of names of ggml nodes
   std::vector<std::string> exclude = {};  // patterns of names of ggml nodes
   std::string probe_library;              // empty: our own
