@@ -77,7 +77,7 @@ def test_a_damaged_run_is_captured_again(golden, tmp_path):
         file.write(b"\xff" * 50)
     answer, _ = answers("verify", copy, status=1)
     assert answer["outcome"] == "damaged"
-    assert [Path(one["file"]).name for one in answer["damage"]][0] == path.name
+    assert next(Path(one["file"]).name for one in answer["damage"]) == path.name
     # The program is the one that was captured, and a path with a blank is one word.
     words = shlex.split(answer["next"])
     assert words[:4] == ["assay", "dump", "-o", f"{copy}-again"]
