@@ -51,6 +51,7 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command opcheck_command(const Caller& caller);
 [[nodiscard]] Command overflow_command(const Caller& caller);
 [[nodiscard]] Command show_command(const Caller& caller);
+[[nodiscard]] Command twin_command(const Caller& caller);
 [[nodiscard]] Command verify_command(const Caller& caller);
 
 // The grammars of the original's converters, under `convert`.

@@ -36,7 +36,8 @@ def appearing(output: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
         yield folder
-        folder.chmod(0o777 & ~_umask())
+        for path, mode in ((folder, 0o777), *((file, 0o666) for file in folder.iterdir())):
+            path.chmod(mode & ~_umask())
         os.replace(folder, output)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

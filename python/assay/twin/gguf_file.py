@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a checkpoint of Llama, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for llama.cpp and all programs that read it.
+"""Converts a checkpoint of Llama, Mistral, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for llama.cpp and all programs that read it.
 
 For models without a tokenizer (random weights, tests): the vocabulary is a placeholder of the 256 bytes and numbered
 words, so any text tokenises but means nothing. A real model is converted by llama.cpp's own script.
@@ -31,6 +31,7 @@ TYPES = {
 # where the engine does not, the rows of the query and key projections change places.
 ARCHITECTURES = {
     "LlamaForCausalLM": ("llama", True),
+    "MistralForCausalLM": ("llama", True),
     "MixtralForCausalLM": ("llama", True),
     "Phi3ForCausalLM": ("phi3", False),
     "Qwen2ForCausalLM": ("qwen2", False),
@@ -122,6 +123,15 @@ def stack_experts(named: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Arr
         yield name, np.stack([matrices[number] for number in sorted(matrices)])
 
 
+def refuse_window(config: dict[str, Any]) -> None:
+    """llama.cpp computes these architectures over the whole context, also where the model has a sliding window."""
+    window = config.get("sliding_window") or 0
+    kinds = config.get("layer_types")
+    slides = "sliding_attention" in kinds if kinds else config.get("use_sliding_window", True)
+    if slides and 0 < window < config["max_position_embeddings"]:
+        raise ValueError(f"llama.cpp has no sliding window for {config['model_type']}, whose is {window} tokens")
+
+
 def rope_base(config: dict[str, Any]) -> float:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
@@ -168,12 +178,13 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
     Matrices take the type; norms, biases and the router of experts stay float32, as engines expect.
 
     Raises:
-        ValueError: the model is of another family, or a row is no multiple of the type's block.
+        ValueError: the model is of another family or has a sliding window, or a row is no multiple of the type's block.
     """
     config = json.loads((folder / "config.json").read_text())
     (family,) = config["architectures"]
     if family not in ARCHITECTURES:
         raise ValueError(f"{family} is not converted, only {', '.join(ARCHITECTURES)}")
+    refuse_window(config)
     architecture, neighbours = ARCHITECTURES[family]
     matrix_type, file_type = TYPES[type_name]
     heads = config["num_attention_heads"]
