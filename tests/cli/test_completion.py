@@ -16,7 +16,7 @@ from assay_command import binary, run
 
 TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
 COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor"]
-COMMANDS += ["graph", *TOOLS, "completion", "man", "help"]
+COMMANDS += ["twin", "graph", *TOOLS, "completion", "man", "help"]
 OLD_COMMANDS = ["compare", "dump", "errcheck", "opcheck", *TOOLS]
 SHARE = Path(sys.prefix) / "share"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a checkpoint of Llama, Mistral, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for llama.cpp and all programs that read it.
+"""Converts a checkpoint of Llama, Mistral, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for all programs that read it.
 
 For models without a tokenizer (random weights, tests): the vocabulary is a placeholder of the 256 bytes and numbered
 words, so any text tokenises but means nothing. A real model is converted by llama.cpp's own script.

@@ -185,7 +185,7 @@ def test_run_calls_the_model_once_a_step_with_given_tokens(tiny):
     prompts = {prompt["name"]: prompt["tokens"] for prompt in assay.twin.prompts(tiny("llama"))}
     assert [len(call["tokens"]) for call in model.calls] == [16, 1, 1, 1, 15, 1, 1, 12, 1, 24, 1]
     assert [call["cache"] for call in model.calls[:5]] == [None, "1", "2", "3", None]  # each prompt begins anew
-    assert sum((call["tokens"] for call in model.calls[:4]), []) == prompts["plain"]
+    assert [token for call in model.calls[:4] for token in call["tokens"]] == prompts["plain"]
     padded = model.calls[4:7]
     assert padded[0]["mask"] == [0] * 5 + [1] * 10
     assert padded[0]["positions"] == [0] * 5 + list(range(10))
