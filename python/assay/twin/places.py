@@ -85,7 +85,7 @@ def is_norm(module: torch.nn.Module) -> bool:
 def is_router(path: str, module: torch.nn.Module) -> bool:
     """Whether it scores experts with one matrix."""
     weight = getattr(module, "weight", None)
-    routes = {"gate", "router"} & set(path.split(".")[-2:]) or re.search(r"Router|TopK", type(module).__name__)
+    routes = path.rpartition(".")[2] in ("gate", "router") or re.search(r"Router|TopK", type(module).__name__)
     return bool(routes) and isinstance(weight, torch.Tensor) and weight.dim() == 2 and 2 <= weight.shape[0] <= 256
 
 

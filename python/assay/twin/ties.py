@@ -47,7 +47,11 @@ class Tie:
 
 def find(model: Any, wanted: list[prompt_set.Prompt]) -> list[Tie]:
     """The ties of all prompts; of models without routers none."""
-    routers = [path for path, module in model.named_modules() if places.is_router(path, module)]
+    routers = [
+        path
+        for path, module in model.named_modules()
+        if places.is_router(path, module) or path.endswith(".router.layer")  # the latter is DBRX's
+    ]
     per_token = _per_token(model.config.to_dict())
     if not routers or not per_token:
         return []
