@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
     from assay._locate import Finding, Verdict, locate
+    from assay._repeat import Repetition, repeat
     from assay._run import Record, Run, Selection, digest, open, read_tensor, stats
+    from assay._same import Different, assert_same
     from assay.topology import atb_json_to_onnx, graph_diff
     from assay.torch.capture import Capture, capture
 
@@ -32,12 +34,15 @@ __version__ = "0.1.0"
 _LAZY = {
     "Capture": "assay.torch.capture",
     "Comparison": "assay._compare",
+    "Different": "assay._same",
     "Finding": "assay._locate",
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
+    "Repetition": "assay._repeat",
     "Run": "assay._run",
     "Selection": "assay._selection",
     "Verdict": "assay._locate",
+    "assert_same": "assay._same",
     "atb_json_to_onnx": "assay.topology",
     "capture": "assay.torch.capture",
     "compare": "assay._compare",
@@ -47,6 +52,7 @@ _LAZY = {
     "opcheck": "assay._check",
     "open": "assay._run",
     "read_tensor": "assay._run",
+    "repeat": "assay._repeat",
     "stats": "assay._run",
     "twin": "assay.twin",
 }
@@ -54,16 +60,19 @@ _LAZY = {
 __all__ = [
     "Capture",
     "Comparison",
+    "Different",
     "Error",
     "FileError",
     "Finding",
     "FormatError",
     "OpcheckReport",
     "Record",
+    "Repetition",
     "Run",
     "Selection",
     "Verdict",
     "__version__",
+    "assert_same",
     "atb_json_to_onnx",
     "capture",
     "compare",
@@ -73,6 +82,7 @@ __all__ = [
     "opcheck",
     "open",
     "read_tensor",
+    "repeat",
     "stats",
     "twin",
 ]

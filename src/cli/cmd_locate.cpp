@@ -105,6 +105,7 @@ int run_locate(const LocateRequest& request) {
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
                                          .why = request.verdict.why,
+                                         .tokens = request.verdict.tokens,
                                          .files = {}};
   return print_result(report::verdict_text(located->verdict, terminal), status);
 }

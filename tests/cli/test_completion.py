@@ -15,8 +15,21 @@ import pytest
 from assay_command import binary, run
 
 TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
-COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor"]
-COMMANDS += ["twin", "graph", *TOOLS, "completion", "man", "help"]
+COMMANDS = [
+    "dump",
+    "errcheck",
+    "compare",
+    "locate",
+    "opcheck",
+    "repeat",
+    "show",
+    "verify",
+    "convert",
+    "overflow",
+    "doctor",
+    "twin",
+]
+COMMANDS += ["graph", *TOOLS, "completion", "man", "help"]
 OLD_COMMANDS = ["compare", "dump", "errcheck", "opcheck", *TOOLS]
 SHARE = Path(sys.prefix) / "share"
 

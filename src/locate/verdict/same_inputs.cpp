@@ -22,8 +22,6 @@ std::string name_of(std::string_view slot) {
   return "input " + (slot.empty() ? std::string("0") : std::string(slot));
 }
 
-bool is_mask(std::string_view slot) { return slot.find("mask") != std::string_view::npos; }
-
 /// Of integers, the first place where they differ.
 std::optional<std::string> first_difference(const TensorView& golden, const TensorView& mine) {
   const auto theirs = reference::whole(golden);
@@ -323,6 +321,8 @@ class InputTest {
 };
 
 }  // namespace
+
+bool is_mask(std::string_view slot) { return slot.find("mask") != std::string_view::npos; }
 
 std::optional<InputDifference> find_input_difference(const Program& golden, const Program& mine,
                                                      const Pairing& pairing) {
