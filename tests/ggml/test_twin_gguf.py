@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import test_ggml_engines as engines
+import torch
 from tiny_llama import WORDS_BEGIN
 
 import assay
@@ -18,6 +19,8 @@ SIZES = {
 }  # fmt: skip
 EXPERTS = {"moe_intermediate_size": 1408, "num_experts": 64, "num_experts_per_tok": 4}
 KINDS = {
+    "gemma": {"head_dim": 256, "tie_word_embeddings": True},
+    "gemma2": {"head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096},
     "llama": {},
     "mistral": {"sliding_window": None},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None},
@@ -40,18 +43,22 @@ def make(kind, folder, **changes):
 )
 def test_log_probabilities_agree(kind, llama_engine, tmp_path, monkeypatch):
     folder = make(kind, tmp_path)
-    tokens = assay.twin.prompts(folder)[0]["tokens"]
-    best = assay.twin.run(assay.twin.load(folder, attention="eager"), folder)["plain"][0].argmax(-1).tolist()
+    prompts = {prompt["name"]: prompt["tokens"] for prompt in assay.twin.prompts(folder)}
+    tokens = prompts["far"] + prompts["plain"][1:]  # longer than a window of 24
+    with torch.no_grad():
+        best = assay.twin.load(folder, attention="eager")(torch.tensor([tokens])).logits[0].argmax(-1).tolist()
     # The engine reports a token that is one byte of a character together with the next: the answer must be a word.
     length = max(at + 1 for at, token in enumerate(best) if token >= WORDS_BEGIN)
-    assert length > 8
+    assert length > 30
     monkeypatch.setattr(engines, "PROMPT", tokens[:length])
 
     _, mine = engines.chat(folder / "model.gguf", tmp_path / "mine.npy")
 
     golden = engines.hugging_face(folder, [0])
     assert np.isfinite(mine[0]).all()
-    assert engines.relative_difference(golden[0], mine[0]) < 1e-5
+    # ggml looks GELU up in a table of float16, whose steps are 5e-4 of a value.
+    limit = 1e-3 if kind.startswith("gemma") else 1e-5
+    assert engines.relative_difference(golden[0], mine[0]) < limit
 
 
 @pytest.mark.parametrize("kind", ["mistral", "phi3"])

@@ -10,6 +10,7 @@ Making and running need torch, transformers and safetensors; `prompts()` and `re
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "make", "prompts", "read", "run"]
 
-PathLike = Union[str, Path]
+PathLike = Union[str, "os.PathLike[str]"]
 
 
 def make(
