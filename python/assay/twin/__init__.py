@@ -62,7 +62,7 @@ def read(folder: PathLike) -> dict[str, Any]:
     """What twin.json says (docs/formats/twin.md), after the weights were held against their digest."""
     from assay.twin import files
 
-    return files.read(folder)
+    return files.read(Path(folder))
 
 
 def load(folder: PathLike, *, dtype: str = "float32", attention: Optional[str] = None) -> torch.nn.Module:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 NAME = "twin.json"
 WEIGHTS = "model.safetensors"
@@ -80,13 +80,12 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def read(folder: Union[str, Path]) -> dict[str, Any]:
+def read(folder: Path) -> dict[str, Any]:
     """The values of twin.json.
 
     Raises:
         ValueError, OSError: it is no twin, one of a later version, or its weights were changed.
     """
-    folder = Path(folder)
     path = folder / NAME
     if not path.exists():
         raise FileNotFoundError(f"{folder} has no {NAME}, so it is no twin")
