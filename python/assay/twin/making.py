@@ -15,6 +15,7 @@ from assay import twin
 from assay.twin import drawing, extremes, files, measure, places, prompt_set, shaping, shrink, sources, ties
 
 LARGEST_FLOAT16 = 65504.0
+LARGEST_TWIN = 1e9  # parameters
 SATURATED = 10.0  # spread of the scores of every third head, before the softmax
 ROOM = 0.95  # of it is never passed
 
@@ -69,6 +70,10 @@ def _built(config: Any, request: Request) -> Any:
     auto: Any = transformers.AutoModelForCausalLM
     torch.manual_seed(1000 + request.seed)
     try:
+        with torch.device("meta"):
+            size = sum(parameter.numel() for parameter in auto.from_config(config).parameters())
+        if size > LARGEST_TWIN:
+            raise ValueError(f"{size / 1e9:.1f} billion parameters are too many for a twin")
         model = auto.from_config(config, dtype=torch.float32).eval()
     except Exception as why:  # whatever transformers has against the sizes
         raise ValueError(

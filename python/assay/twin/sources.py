@@ -25,6 +25,9 @@ def read(source: Path) -> Any:
         raise FileNotFoundError(f"{source} has no config.json")
     config = _of_gguf(path) if _is_gguf(path) else _of_json(path)
     _check_kind(path, config)
+    for part in (config, config.get_text_config(decoder=True)):
+        if hasattr(part, "quantization_config"):  # of the checkpoint's weights, which are not read
+            del part.quantization_config
     return config
 
 

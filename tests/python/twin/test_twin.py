@@ -272,6 +272,21 @@ def test_what_is_no_model_is_refused_with_one_sentence(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["config.json", "empty"]
 
 
+def test_a_quantised_checkpoint_in_another_type_has_a_float32_twin(tmp_path):
+    quantised = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    source = model_configs.write("llama", tmp_path / "llama", quantization_config=quantised, torch_dtype="bfloat16")
+
+    assay.twin(source, tmp_path / "twin", gguf_type=None)
+
+    assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "twin").dtype == torch.float32
+    assert "quantization_config" not in json.loads((tmp_path / "twin" / "config.json").read_text())
+
+
+def test_a_full_size_model_is_no_twin(tmp_path):
+    source = model_configs.write("llama", tmp_path / "llama")
+    assert "8.0 billion parameters are too many for a twin" in refused(source, tmp_path / "twin", same_size=True)
+
+
 def test_what_is_small_already_is_refused_and_kept_when_asked(tiny, tmp_path):
     assert "cannot be made smaller; --same-size keeps its sizes" in refused(tiny("llama"), tmp_path / "twin")
     assert os.listdir(tmp_path) == []
