@@ -47,9 +47,11 @@ Status failed(const SideCapture& wanted, const std::string& why) {
 Status check_captured(const SideCapture& wanted, const CaptureOptions& options) {
   std::error_code missing;
   if (!std::filesystem::is_empty(wanted.folder, missing) && !missing) return {};
+  std::string known = "PyTorch";
+  for (const locate::Engine* engine : engines::all())
+    if (options.host != "torch") known += " or " + std::string(engine->name());
   return fail(Errc::NotFound, "nothing was captured of " + wanted.side +
-                                  "; is the program one that computes with PyTorch" +
-                                  (options.host == "torch" ? "" : " or ggml") + "? " +
+                                  "; is the program one that computes with " + known + "? " +
                                   wanted.command);
 }
 
