@@ -57,6 +57,8 @@ Result<Judged> bisect(const BisectRequest& request, const JudgeRuns& judge,
   const std::vector<std::string> suspects = suspects_of(first.verdict);
   ASSAY_TRY_STATUS(capture({"mine", request.mine, fine, true, suspects}));
   ASSAY_TRY(Judged second, judge_captured(judge, golden, fine));
+  // Some modules alone have no logits.
+  if (second.verdict.tokens.positions == 0) second.verdict.tokens = first.verdict.tokens;
   if (suspects.empty() || second.verdict.outcome == locate::VerdictOutcome::FirstWrong) {
     second.notes.push_back("runs: " + golden + ", " + coarse + ", " + fine);
     return second;

@@ -31,7 +31,9 @@ std::vector<std::string> dump_words(const SideCapture& wanted, const CaptureOpti
                                     "-l",      options.log_level};
   if (!options.steps.empty()) words.insert(words.end(), {"--steps", options.steps});
   if (options.require) words.emplace_back("--require");
-  if (!wanted.operators) words.emplace_back("--weights");
+  // With operators, too: only their records tell a buffer from a parameter, and angles of
+  // positions, which are made of one, are not rounded to the type of the run under test.
+  words.emplace_back("--weights");
   if (options.host != "torch") words.emplace_back("--caches");
   for (const std::string& pattern : wanted.modules)
     words.insert(words.end(), {"--modules", pattern});

@@ -23,7 +23,7 @@ struct SideCapture {
   std::string side;     // "golden", "mine"
   std::string command;  // of the user, split as a shell would split words
   std::string folder;
-  bool operators = false;                 // not only modules, and their weights
+  bool operators = false;                 // not only modules
   std::vector<std::string> modules = {};  // patterns; empty: all
 };
 

@@ -399,3 +399,44 @@ def test_a_lacking_golden_is_refused_where_that_is_wanted(programs, golden, tmp_
     assert done.returncode == 125, done
     assert sentence_of(done.stdout).endswith("lacks something: its capture did not finish")
     assert next_of(done.stdout) == f"assay verify {lacking}"
+
+
+FAR = r"""
+import sys, torch
+torch.manual_seed(0)
+
+class Rotary(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("inv_freq", 10000.0 ** (-torch.arange(32) / 32), persistent=False)
+
+    def forward(self, x, position_ids):
+        return (position_ids[..., None].float() * self.inv_freq).cos().to(x.dtype)
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.rotary = torch.nn.Embedding(64, 32), Rotary()
+        self.lm_head = torch.nn.Linear(32, 64)
+
+    def forward(self, input_ids, position_ids):
+        x = self.embed(input_ids)
+        return self.lm_head(x * self.rotary(x, position_ids))
+
+model = Model().eval()
+if sys.argv[1] == "mine":
+    kept = model.rotary.inv_freq
+    model = model.bfloat16()
+    model.rotary.inv_freq = kept
+with torch.no_grad():
+    model(input_ids=torch.arange(24)[None], position_ids=16000 + torch.arange(24)[None])
+"""
+
+
+def test_modules_are_enough_for_positions_far_away(programs, temporary):
+    """In bfloat16 an angle of 16 000 is off by up to 32: only golden's own buffers tell that mine did not do that."""
+    (programs / "far.py").write_text(FAR)
+    words = [f"{sys.executable} far.py {side}" for side in ("golden", "mine")]
+    done = gate(programs, "--golden", words[0], "--mine", words[1])
+    assert done.returncode == 0, done
+    assert "mine, operators" not in done.stderr
