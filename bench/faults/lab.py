@@ -15,7 +15,8 @@ from typing import Any, Optional
 import torch
 
 import assay
-from bench.faults import captures, drive, faults, kernels, ports, program_faults, thresholds
+from assay.twin import drive
+from bench.faults import captures, faults, kernels, ports, program_faults, thresholds
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 _NO_FP64 = ("xglm",)  # fills its mask with a number that is too large for the type of the mask
@@ -63,7 +64,7 @@ class Case:
 
     Attributes:
         pair: how mine differs from golden besides the fault, a key of PAIRS.
-        shaped: weights resemble trained ones (bench.faults.shaping).
+        shaped: weights resemble trained ones (assay.twin.shaping).
         decode: steps of one token after the prompt, through a cache; their tokens are fixed.
         far: positions begin at 15 900.
     """

@@ -22,6 +22,8 @@ constexpr CommandRow kCommands[] = {
     {"locate", "", "Name the first wrong operator of a run", locate_command},
     {"gate", "", "Judge a program against golden in one go: a line for CI", gate_command, false,
      true},
+    {"repeat", "", "Says whether a program computes the same bits each time", repeat_command, false,
+     true},
     {"show", "", "Lists a run; shows one tensor's values, statistics and histogram", show_command},
     {"verify", "", "Says whether a run is as its capture left it", verify_command},
     {"convert", "", "", older_convert_command, false, false, is_older_convert},

@@ -15,7 +15,19 @@ import pytest
 from assay_command import binary, run
 
 TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
-COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor"]
+COMMANDS = [
+    "dump",
+    "errcheck",
+    "compare",
+    "locate",
+    "opcheck",
+    "repeat",
+    "show",
+    "verify",
+    "convert",
+    "overflow",
+    "doctor",
+]
 COMMANDS += ["graph", *TOOLS, "completion", "man", "help"]
 OLD_COMMANDS = ["compare", "dump", "errcheck", "opcheck", *TOOLS]
 SHARE = Path(sys.prefix) / "share"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from assay_command import binary, run
+from test_answers import validator
 
 # Logits of 64 tokens for two prompts; `kind` says what is wrong with it.
 PROGRAM = r"""
@@ -244,8 +245,9 @@ def test_json_is_the_verdict_and_the_gate(programs, golden, temporary):
     assert outcome["outcome"] == "first_wrong"
     assert outcome["first_bad"]["module"] == "norm"
     assert outcome["tokens"]["positions"] == 80
+    validator("gate").validate(outcome)
+    assert outcome["exit_status"] == 1
     gate_keys = outcome["gate"]
-    assert gate_keys["status"] == 1
     assert gate_keys["commands"] == {"golden": None, "mine": command("wrong")}
     assert list(gate_keys["seconds"]) == ["mine, operators", "verdict"]
     assert gate_keys["runs"]["kept"] is True
@@ -257,7 +259,8 @@ def test_json_is_the_verdict_and_the_gate(programs, golden, temporary):
 def test_json_of_a_program_that_failed_has_its_last_words(programs, golden, temporary):
     done = gate(programs, golden, "--mine", command("failing"), "--format", "json")
     outcome = json.loads(done.stdout)
-    assert (done.returncode, outcome["gate"]["status"], outcome["outcome"]) == (125, 125, "cannot_judge")
+    assert (done.returncode, outcome["exit_status"], outcome["outcome"]) == (125, 125, "cannot_judge")
+    validator("gate").validate(outcome)
     assert "the last words of failing" in outcome["gate"]["program_output"]
     assert outcome["gate"]["runs"] == {"kept": False, "golden": None, "mine": None}
     assert outcome["next"] == command("failing")

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
+#include "cli/answer.hpp"
 #include "cli/command.hpp"
 #include "locate/verdict/sentence.hpp"
 #include "report/verdict_json.hpp"
@@ -28,10 +29,6 @@ locate::Verdict without_next(const GateOutcome& outcome) {
 
 std::string sentence_of(const GateOutcome& outcome) {
   return printable(locate::sentence(without_next(outcome)));
-}
-
-std::string next_line(const GateOutcome& outcome) {
-  return "next: " + printable(outcome.next) + "\n";
 }
 
 double all_seconds(const GateOutcome& outcome) {
@@ -182,13 +179,16 @@ std::string gate_text(const GateRequest& request, const GateOutcome& outcome) {
                                .tokens = request.judge.verdict.tokens,
                                .remarks = false,
                                .files = {}}) +
-         next_line(outcome);
+         next_line(outcome.next);
 }
 
 std::string gate_json(const GateRequest& request, const GateOutcome& outcome) {
   Json json = Json::parse(report::verdict_json(outcome.judged.verdict));
+  json["sentence"] = sentence_of(outcome);
   json["next"] = repair_utf8(outcome.next);
-  Json gate = {{"status", outcome.status}, {"twin", text_or_null(outcome.twin)}};
+  json["command"] = "gate";
+  json["exit_status"] = outcome.status;
+  Json gate = {{"twin", text_or_null(outcome.twin)}};
   gate["commands"] = {{"golden", text_or_null(request.golden)},
                       {"mine", repair_utf8(request.mine)}};
   gate["seconds"] = Json::object();
@@ -214,7 +214,7 @@ std::string gate_github(const GateOutcome& outcome, const std::string& workspace
                                                       : "error";
   const std::string mark(2, ':');
   return mark + kind + " " + github_place(outcome, workspace) + "title=assay gate" + mark +
-         github_escaped(sentence_of(outcome), false) + "\n" + next_line(outcome);
+         github_escaped(sentence_of(outcome), false) + "\n" + next_line(outcome.next);
 }
 
 std::string gate_junit(const GateRequest& request, const GateOutcome& outcome) {
