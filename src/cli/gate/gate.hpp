@@ -13,7 +13,7 @@ struct GateRequest {
   std::string first;   // a twin, a run or a fingerprint; empty: both sides are commands
   std::string golden;  // command lines
   std::string mine;
-  std::string output;  // folder of the captures; empty: a temporary one
+  std::string output;      // folder of the captures; empty: a temporary one
   bool operators = false;  // of mine, from the start
   bool require_capture = false;
   bool show_output = false;
