@@ -56,9 +56,9 @@ class HealthyGates(_OfTwins):
     name = "gates"
     title = "Gates on healthy ports of twins"
     about: tuple[str, ...] = (
-        "Each case is a twin (`assay twin`) of an architecture's default configuration and a healthy port of it, judged "
-        "as `assay gate` does: by what its modules returned, and by its operators where that does not end with `clean`. "
-        "*Red* is a false alarm.",
+        "Each case is a twin (`assay twin`) of an architecture's default configuration and a healthy port of it, "
+        "judged as `assay gate` does: by what its modules returned, and by its operators where that does not end with "
+        "`clean`. *Red* is a false alarm.",
         "Beside it what tests of engines ask of the logits today: in how many cases each criterion is not satisfied. "
         "Where shapes differ (a batch, chunks) or an engine answers, there are no such logits.",
     )
@@ -116,10 +116,10 @@ class FaultyGates(_OfTwins):
     name = "gate-faults"
     title = "Gates on planted faults in twins"
     about: tuple[str, ...] = (
-        "As above, with one planted fault in a port in bfloat16: *red*, and at the *first place* when the planted module "
-        "or something inside it is named first. The last columns are criteria of tests of engines: in how many cases "
-        "each is not satisfied by the logits, so that it would be red. How often they are red on healthy ports, the "
-        "table above says.",
+        "As above, with one planted fault in a port in bfloat16: *red*, and at the *first place* when the planted "
+        "module or something inside it is named first. The last columns are criteria of tests of engines: in how many "
+        "cases each is not satisfied by the logits, so that it would be red. How often they are red on healthy ports, "
+        "the table above says.",
     )
 
     def __init__(self) -> None:
