@@ -20,6 +20,8 @@ constexpr CommandRow kCommands[] = {
     {"compare", "cc", "Compare two runs or two tensor files, tensor by tensor", compare_command,
      true},
     {"locate", "", "Name the first wrong operator of a run", locate_command},
+    {"gate", "", "Judge a program against golden in one go: a line for CI", gate_command, false,
+     true},
     {"repeat", "", "Says whether a program computes the same bits each time", repeat_command, false,
      true},
     {"show", "", "Lists a run; shows one tensor's values, statistics and histogram", show_command},

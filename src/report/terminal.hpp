@@ -18,6 +18,7 @@ struct TerminalOptions {
   size_t worst_count = 10;
   bool why = false;                // of a verdict: what it stands on
   bool tokens = false;             // and what the runs choose
+  bool remarks = true;             // further candidates, notes
   std::vector<std::string> files;  // written reports, named at the end
 };
 

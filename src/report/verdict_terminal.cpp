@@ -43,6 +43,17 @@ std::string choices_table(const locate::TokenChoices& tokens) {
   return out;
 }
 
+std::string remark_lines(const locate::Verdict& verdict, size_t width) {
+  std::string out;
+  for (const std::string& remark : locate::remarks(verdict)) {
+    // A command must stay on its line: it is there to be pasted.
+    out +=
+        (remark.starts_with("next: ") ? printable(remark) : hanging(printable(remark), 2, width)) +
+        "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string verdict_text(const locate::Verdict& verdict, const TerminalOptions& options) {
@@ -57,12 +68,7 @@ std::string verdict_text(const locate::Verdict& verdict, const TerminalOptions& 
       out += hanging("tokens: " + line, 2, width) + "\n";
     out += choices_table(verdict.tokens);
   }
-  for (const std::string& remark : locate::remarks(verdict)) {
-    // A command must stay on its line: it is there to be pasted.
-    out +=
-        (remark.starts_with("next: ") ? printable(remark) : hanging(printable(remark), 2, width)) +
-        "\n";
-  }
+  if (options.remarks) out += remark_lines(verdict, width);
   std::string sentence = locate::sentence(verdict);
   std::string command;
   if (verdict.outcome == locate::VerdictOutcome::CannotJudge && !verdict.next.empty()) {

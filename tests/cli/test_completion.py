@@ -20,6 +20,7 @@ COMMANDS = [
     "errcheck",
     "compare",
     "locate",
+    "gate",
     "opcheck",
     "repeat",
     "show",

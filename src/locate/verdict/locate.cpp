@@ -87,7 +87,7 @@ class Locator {
     verdict.golden_level = golden_.level;
     verdict.mine_level = mine_.level;
     verdict.order_known = mine_.run->order_known;
-    verdict.obligations = {{"models are the same", difference.text}};
+    verdict.obligations = {{std::string(kModelsAreTheSame), difference.text}};
     verdict.reason = difference.text;
     if (difference.exchanged)
       verdict.next =

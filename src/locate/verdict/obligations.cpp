@@ -50,15 +50,16 @@ class Obligations {
       }
       return std::move(list_);
     }
-    if (!stages_.across_engines) add("models are the same", {});
-    add("inputs are equal", other_inputs());
-    if (!stages_.in_slice) add("steps are the same", other_steps());
+    if (!stages_.across_engines) add(std::string(kModelsAreTheSame), {});
+    add(std::string(kInputsAreEqual), other_inputs());
+    if (!stages_.in_slice) add(std::string(kStepsAreTheSame), other_steps());
     add("programs are equal", other_programs());
     add("operators are judged", too_few_judged());
     if (!stages_.in_slice) add("every path to the outputs is judged", unjudged_path());
     add("errors would be seen", too_little_power());
     add("golden is a program", no_program());
-    if (!stages_.in_slice) add("no choice is beyond the noise", unexplained_choice());
+    if (!stages_.in_slice && verdict_.tokens.positions > 0)
+      add("no choice is beyond the noise", unexplained_choice());
     add("weights are golden's", unknown_weights());
     return std::move(list_);
   }

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
-#include <utility>
 
 #include "measure/kl_divergence.hpp"
 
@@ -28,17 +26,43 @@ double largest_but(const Row& row, size_t best) {
 }
 
 /// The tokens that either row gives a chance. A NaN is among them.
-std::pair<Row, Row> without_hidden(const Row& golden, const Row& mine) {
-  const double golden_end = golden[largest(golden)] - kHidden;
-  const double mine_end = mine[largest(mine)] - kHidden;
-  std::pair<Row, Row> kept;
-  for (size_t i = 0; i < golden.size(); ++i) {
-    if (golden[i] < golden_end && mine[i] < mine_end) continue;
-    kept.first.push_back(golden[i]);
-    kept.second.push_back(mine[i]);
+class Likely {
+ public:
+  Likely(const Row& golden, const Row& mine)
+      : golden_(&golden),
+        mine_(&mine),
+        golden_end_(golden[largest(golden)] - kHidden),
+        mine_end_(mine[largest(mine)] - kHidden) {
+    if (hides_some()) copy_others();
   }
-  return kept;
-}
+  Likely(const Likely&) = delete;
+  Likely& operator=(const Likely&) = delete;
+  [[nodiscard]] const Row& golden() const { return *golden_; }
+  [[nodiscard]] const Row& mine() const { return *mine_; }
+
+ private:
+  [[nodiscard]] bool is_hidden(size_t i) const {
+    return (*golden_)[i] < golden_end_ && (*mine_)[i] < mine_end_;
+  }
+  [[nodiscard]] bool hides_some() const {
+    for (size_t i = 0; i < golden_->size(); ++i)
+      if (is_hidden(i)) return true;
+    return false;
+  }
+  void copy_others() {
+    for (size_t i = 0; i < golden_->size(); ++i) {
+      if (is_hidden(i)) continue;
+      golden_copy_.push_back((*golden_)[i]);
+      mine_copy_.push_back((*mine_)[i]);
+    }
+    golden_ = &golden_copy_;
+    mine_ = &mine_copy_;
+  }
+  const Row* golden_;
+  const Row* mine_;
+  double golden_end_, mine_end_;
+  Row golden_copy_, mine_copy_;
+};
 
 bool is_finite(const Row& row) {
   return std::ranges::all_of(row, [](double value) { return std::isfinite(value); });
@@ -47,14 +71,15 @@ bool is_finite(const Row& row) {
 /// Mean square of mine - golden around its mean.
 double mean_square_of_difference(const Row& golden, const Row& mine) {
   const auto count = static_cast<double>(golden.size());
-  double mean = 0;
-  for (size_t i = 0; i < golden.size(); ++i) mean += (mine[i] - golden[i]) / count;
+  double sum = 0;
+  for (size_t i = 0; i < golden.size(); ++i) sum += mine[i] - golden[i];
+  const double mean = sum / count;
   double square = 0;
   for (size_t i = 0; i < golden.size(); ++i) {
     const double difference = mine[i] - golden[i] - mean;
-    square += difference * difference / count;
+    square += difference * difference;
   }
-  return square;
+  return square / count;
 }
 
 /// Mean square of what storing a value of this size rounds it by.
@@ -75,12 +100,12 @@ TokenChoice compare_token_rows(const TokenRow& golden, const TokenRow& mine) {
   choice.gap = golden.logits[g] - golden.logits[m];
   choice.difference = std::max(std::abs(mine.logits[g] - golden.logits[g]),
                                std::abs(mine.logits[m] - golden.logits[m]));
-  const auto [theirs, ours] = without_hidden(golden.logits, mine.logits);
-  if (!is_finite(theirs) || !is_finite(ours)) return choice;
-  choice.noise = std::sqrt(mean_square_of_difference(theirs, ours) +
+  const Likely likely(golden.logits, mine.logits);
+  if (!is_finite(likely.golden()) || !is_finite(likely.mine())) return choice;
+  choice.noise = std::sqrt(mean_square_of_difference(likely.golden(), likely.mine()) +
                            square_of_rounding(golden.type, golden.logits[g]) +
                            square_of_rounding(mine.type, mine.logits[m]));
-  choice.divergence = measure::kl_divergence(theirs, ours);
+  choice.divergence = measure::kl_divergence(likely.golden(), likely.mine());
   return choice;
 }
 
