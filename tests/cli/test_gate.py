@@ -443,3 +443,25 @@ def test_modules_are_enough_for_positions_far_away(programs, temporary):
     done = gate(programs, "--golden", words[0], "--mine", words[1])
     assert done.returncode == 0, done
     assert "mine, operators" not in done.stderr
+
+
+@pytest.mark.slow
+def test_golden_of_a_twin_needs_no_command(tmp_path, temporary, monkeypatch):
+    """A shaped twin in bfloat16 is clean, and what a tolerance would have to allow is said of its tokens."""
+    monkeypatch.setenv("ASSAY_PYTHON", sys.executable)
+    sizes = {"hidden_size": 512, "intermediate_size": 1376, "num_attention_heads": 8, "num_key_value_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes, "num_hidden_layers": 8}))
+    twin = tmp_path / "tiny"
+    make = ["-m", "assay.twin", "make", tmp_path / "config.json", "-o", twin, "--layers", "2", "--gguf-type", "none"]
+    subprocess.run([sys.executable, *make], check=True, capture_output=True)
+    mine = f"{sys.executable} -m assay.twin run --dtype bfloat16 --attention sdpa {{twin}}"
+    done = run("gate", twin, "--mine", mine, "--format", "json")
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["outcome"]) == (0, "clean"), outcome["sentence"]
+    assert list(outcome["gate"]["seconds"]) == ["golden, operators", "mine, modules", "verdict"]
+    tokens = outcome["tokens"]
+    assert tokens["positions"] > 50
+    assert tokens["padding"] > 0
+    assert tokens["other_choices"] == tokens["near_ties"]
+    assert tokens["kl_max"] < 1e-2
+    assert left_in(temporary) == []
