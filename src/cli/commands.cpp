@@ -33,6 +33,8 @@ constexpr CommandRow kCommands[] = {
     {"overflow", "", "Names the operators of an overflow dump that overflowed", overflow_command},
     {"doctor", "", "Says what can be captured on this machine and why something cannot",
      doctor_command},
+    {"twin", "", "Writes a small random checkpoint of a model's architecture, or checks one",
+     twin_command},
     {"graph", "", "Turns a topology or a graph's text into ONNX or Model Explorer files",
      graph_command},
     {"opcheck", "oo", "Recomputes captured operations in fp64 and judges their outputs",

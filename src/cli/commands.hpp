@@ -53,6 +53,7 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command overflow_command(const Caller& caller);
 [[nodiscard]] Command repeat_command(const Caller& caller);
 [[nodiscard]] Command show_command(const Caller& caller);
+[[nodiscard]] Command twin_command(const Caller& caller);
 [[nodiscard]] Command verify_command(const Caller& caller);
 
 // The grammars of the original's converters, under `convert`.

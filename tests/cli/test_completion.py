@@ -28,6 +28,7 @@ COMMANDS = [
     "convert",
     "overflow",
     "doctor",
+    "twin",
 ]
 COMMANDS += ["graph", *TOOLS, "completion", "man", "help"]
 OLD_COMMANDS = ["compare", "dump", "errcheck", "opcheck", *TOOLS]

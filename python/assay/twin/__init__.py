@@ -10,6 +10,7 @@ Making and running need torch, transformers and safetensors; `prompts()` and `re
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "make", "prompts", "read", "run"]
 
-PathLike = Union[str, Path]
+PathLike = Union[str, "os.PathLike[str]"]
 
 
 def make(
@@ -61,7 +62,7 @@ def read(folder: PathLike) -> dict[str, Any]:
     """What twin.json says (docs/formats/twin.md), after the weights were held against their digest."""
     from assay.twin import files
 
-    return files.read(folder)
+    return files.read(Path(folder))
 
 
 def load(folder: PathLike, *, dtype: str = "float32", attention: Optional[str] = None) -> torch.nn.Module:

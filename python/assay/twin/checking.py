@@ -10,8 +10,8 @@ from typing import Any, Optional
 from assay import twin
 from assay.twin import files, making, measure, prompt_set
 
-OUTLIER = 10.0  # a channel stands out from here on
-ERASED = 0.25  # what is left of a channel at the end, at most
+OUTLIER = 5.0  # a channel stands out from here on
+ERASED = 0.3  # what is left of a channel at the end, at most
 SPREAD = 0.3  # of the logarithm of gains; drawn with 0.5
 NEAR_LIMIT = 1e4
 

@@ -9,6 +9,8 @@ Both are set on what is seen while the model runs its prompts. Only values of pa
 
 from __future__ import annotations
 
+import copy
+import math
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,8 +21,9 @@ import torch
 from assay.twin import places
 
 WRITTEN = (30.0, 60.0)  # times the usual channel of the residual
+ERASED = 0.2  # of it is left at most
 LARGE = 4e4  # near the limit of float16
-DAMPING = 0.3  # of the least squares, in parts of the mean square of what goes in
+DAMPING = 0.05  # of the least squares, in parts of the mean square of what goes in
 SEEN = 5.0  # a channel that stands out so far gets small gains, as training makes them
 
 Run = Callable[[], Any]
@@ -60,27 +63,39 @@ class _Seen:
 
 
 def write_and_erase(model: Any, taken: tuple[int, ...], run: Run, draw: torch.Generator) -> Optional[Written]:
-    """Sets the two rows; nothing in a model whose layers end in no matrix.
+    """Sets the two rows; None, and the model is as before, where layers end in no matrix or keep no residual.
 
     Args:
         taken: channels that stand out already.
         run: runs the prompts.
     """
     found = places.of(model)
-    early, late = min(1, found.layers - 2), found.layers - 1
+    early = min(1, found.layers - 2)
     if early < 0:
         return None
+    before = copy.deepcopy(model.state_dict())
     first = _watch(model, found, early, run)
     free = [channel for channel in range(first.after[0].shape[1]) if channel not in taken]
     channel = free[int(torch.randint(len(free), (), generator=draw))]
     low, high = WRITTEN
     usual = float(torch.cat(first.after).pow(2).mean(0).sqrt().median())
     size = usual * (low + (high - low) * float(torch.rand((), generator=draw)))
-    if not _write(model, found, early, channel, run, lambda seen: torch.full((_tokens(seen),), size)):
-        return None
-    _small_gains(model, found, channel, range(early + 1, late + 1), run)
-    erased = _write(model, found, late, channel, run, lambda seen: -torch.cat(seen.before)[:, channel])
-    return Written(channel, early, late, _path(found, early, first.writer), erased) if erased else None
+    writer = _write(model, found, early, channel, run, lambda seen: torch.full((_tokens(seen),), size))
+    if writer and _height(model, found, early, channel, run) > 0.5 * size:
+        _small_gains(model, found, channel, range(early + 1, found.layers), run)
+        written = copy.deepcopy(model.state_dict())
+        for late in range(found.layers - 1, early, -1):  # not every kind of layer can
+            eraser = _write(model, found, late, channel, run, lambda seen: -torch.cat(seen.before)[:, channel])
+            if eraser and _height(model, found, late, channel, run) < ERASED * size:
+                return Written(channel, early, late, writer, eraser)
+            model.load_state_dict(written)
+    model.load_state_dict(before)
+    return None
+
+
+def _height(model: Any, found: places.Places, layer: int, channel: int, run: Run) -> float:
+    """The channel's root mean square behind the layer."""
+    return float(torch.cat(_watch(model, found, layer, run).after)[:, channel].pow(2).mean().sqrt())
 
 
 def _tokens(seen: _Seen) -> int:
@@ -295,13 +310,14 @@ def _enlarge(model: Any, made: str, taken: str, rows: torch.Tensor, run: Run, la
     columns = [int(number) for number in (rows == row).nonzero().flatten()]
     old = float(before[column])
     with torch.no_grad():
-        now = old
-        for _ in range(4):
-            factor = largest / now
+        now, power = old, 1.0  # the product grows with this power of the row: 2 where an activation squares
+        for _ in range(6):
+            factor = (largest / now) ** (1 / power)
             _row(maker, row).mul_(factor)
             if maker.bias is not None:
                 maker.bias[row] *= factor
-            now = float(_peaks(taker, run)[columns].max())
+            last, now = now, float(_peaks(taker, run)[columns].max())
+            power = min(3.0, max(0.5, math.log(now / last) / math.log(factor))) if factor != 1.0 else power
             if 0.7 < now / largest < 1.1:
                 break
         for number in columns:

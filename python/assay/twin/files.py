@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 NAME = "twin.json"
 WEIGHTS = "model.safetensors"
@@ -36,7 +36,8 @@ def appearing(output: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
         yield folder
-        folder.chmod(0o777 & ~_umask())
+        for path, mode in ((folder, 0o777), *((file, 0o666) for file in folder.iterdir())):
+            path.chmod(mode & ~_umask())
         os.replace(folder, output)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -79,13 +80,12 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def read(folder: Union[str, Path]) -> dict[str, Any]:
+def read(folder: Path) -> dict[str, Any]:
     """The values of twin.json.
 
     Raises:
         ValueError, OSError: it is no twin, one of a later version, or its weights were changed.
     """
-    folder = Path(folder)
     path = folder / NAME
     if not path.exists():
         raise FileNotFoundError(f"{folder} has no {NAME}, so it is no twin")

@@ -15,6 +15,7 @@ from assay import twin
 from assay.twin import drawing, extremes, files, measure, places, prompt_set, shaping, shrink, sources, ties
 
 LARGEST_FLOAT16 = 65504.0
+LARGEST_TWIN = 1e9  # parameters
 SATURATED = 10.0  # spread of the scores of every third head, before the softmax
 ROOM = 0.95  # of it is never passed
 
@@ -46,6 +47,7 @@ def make(request: Request) -> dict[str, Any]:
             model = _built(small, request)
             values = _shaped(model, request)
             model.save_pretrained(folder)
+            _read_back(model, folder)
             if request.gguf_type:
                 values["gguf"] = _gguf(folder, request.gguf_type)
             files.write(folder, values)
@@ -68,12 +70,23 @@ def _built(config: Any, request: Request) -> Any:
     auto: Any = transformers.AutoModelForCausalLM
     torch.manual_seed(1000 + request.seed)
     try:
+        with torch.device("meta"):
+            size = sum(parameter.numel() for parameter in auto.from_config(config).parameters())
+        if size > LARGEST_TWIN:
+            raise ValueError(f"{size / 1e9:.1f} billion parameters are too many for a twin")
         model = auto.from_config(config, dtype=torch.float32).eval()
     except Exception as why:  # whatever transformers has against the sizes
         raise ValueError(
             f"{request.source}: transformers cannot build a {config.model_type} of these sizes: {sources.one_line(why)}"
         ) from why
     drawing.draw(model, torch.Generator().manual_seed(request.seed))
+    try:
+        with torch.no_grad():
+            model(input_ids=torch.tensor([[1, 2, 1, 2]]))
+    except Exception as why:
+        raise ValueError(
+            f"{request.source}: transformers cannot run a {config.model_type} of these sizes: {sources.one_line(why)}"
+        ) from why
     return model
 
 
@@ -97,7 +110,7 @@ def _shaped(model: Any, request: Request) -> dict[str, Any]:
     found = ties.find(model, asked)
     return {
         "made_by": _versions(),
-        "source": {"name": request.source.name, "architecture": config.model_type},
+        "source": {"name": _name_of(request.source), "architecture": config.model_type},
         "seed": request.seed,
         "first_token": first_token,
         "layers": places.of(model).layers,
@@ -128,6 +141,17 @@ def _large(model: Any, asked: list[prompt_set.Prompt], run: Any) -> Optional[ext
     return None
 
 
+def _read_back(model: Any, folder: Path) -> None:
+    """Holds the files against the model: transformers renames and splits some weights when it writes them."""
+    import transformers
+
+    auto: Any = transformers.AutoModelForCausalLM
+    again = auto.from_pretrained(folder, local_files_only=True, dtype=torch.float32).state_dict()
+    different = [name for name, value in model.state_dict().items() if not torch.equal(value, again[name])]
+    if different:
+        raise ValueError(f"transformers does not read {different[0]} as it was written")
+
+
 def _gguf(folder: Path, kind: str) -> dict[str, Any]:
     """Writes model.gguf where the family has a converter; says why where not."""
     try:
@@ -141,6 +165,12 @@ def _gguf(folder: Path, kind: str) -> dict[str, Any]:
         path.unlink(missing_ok=True)
         return {"left_out": sources.one_line(why)}
     return {"file": files.GGUF, "type": kind, "sha256": files.digest(path)}
+
+
+def _name_of(source: Path) -> str:
+    """Of the model: its folder's, when the file is called as that of every model."""
+    path = source.resolve()
+    return path.parent.name if path.name == "config.json" else path.name
 
 
 def _versions() -> dict[str, str]:

@@ -58,10 +58,11 @@ def attention(eager: Any, prompt: prompt_set.Prompt) -> Optional[dict[str, float
             seen = eager(input_ids=tokens, output_attentions=True).get("attentions")
         except (RuntimeError, TypeError, ValueError, AttributeError):
             return None  # transformers cannot give them for this architecture
-    maps = [one[0].float() for one in seen or () if isinstance(one, torch.Tensor) and one.dim() == 4]
+    size = len(prompt.tokens)
+    maps = [one[0].float() for one in seen or () if isinstance(one, torch.Tensor) and one.shape[2:] == (size, size)]
     if not maps:
         return None
-    heads = torch.cat([one[:, 4:, : one.shape[1]] for one in maps])  # [heads of all layers, later queries, keys]
+    heads = torch.cat([one[:, 4:] for one in maps])  # [heads of all layers, later queries, keys]
     to_first = heads[..., 0].mean(-1)
     sharpest = heads.amax(-1).median(-1)[0]
     return {

@@ -58,14 +58,16 @@ def draw(model: torch.nn.Module, generator: torch.Generator, first_token: int) -
     """The prompts that this model can run, and those that it cannot."""
     made: list[Prompt] = []
     left_out: list[LeftOut] = []
+    cached = True
     for prompt in _wanted(model, generator, first_token):
         found = prompt if isinstance(prompt, LeftOut) else _tried(model, prompt)
         if isinstance(found, LeftOut):
             left_out.append(found)
         else:
             made.append(found)
-            if found.decoded < prompt.decoded:  # type: ignore[union-attr]
-                left_out.append(LeftOut(found.name + ": decoding", "the model has no cache"))
+            cached &= found.decoded > 0
+    if made and not cached:
+        left_out.append(LeftOut("decoding", "the model keeps no cache"))
     return made, left_out
 
 

@@ -25,6 +25,9 @@ def read(source: Path) -> Any:
         raise FileNotFoundError(f"{source} has no config.json")
     config = _of_gguf(path) if _is_gguf(path) else _of_json(path)
     _check_kind(path, config)
+    for part in (config, config.get_text_config(decoder=True)):
+        if hasattr(part, "quantization_config"):  # of the checkpoint's weights, which are not read
+            del part.quantization_config
     return config
 
 
@@ -40,14 +43,14 @@ def _of_json(path: Path) -> Any:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as why:
         raise ValueError(f"{path} is not JSON: {why}") from None
-    kind = values.pop("model_type", None) if isinstance(values, dict) else None
+    kind = values.get("model_type") if isinstance(values, dict) else None
     if not isinstance(kind, str):
         raise ValueError(f"{path} has no model_type, so it is no configuration of transformers")
     if kind not in CONFIG_MAPPING:
         near = difflib.get_close_matches(kind, list(CONFIG_MAPPING.keys()), 1)
         meant = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"{path}: transformers does not know the architecture {kind}{meant}")
-    return _made(path, lambda: CONFIG_MAPPING[kind].from_dict(values))
+    return _made(path, lambda: CONFIG_MAPPING[kind].from_json_file(path))
 
 
 def _of_gguf(path: Path) -> Any:

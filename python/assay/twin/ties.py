@@ -47,8 +47,12 @@ class Tie:
 
 def find(model: Any, wanted: list[prompt_set.Prompt]) -> list[Tie]:
     """The ties of all prompts; of models without routers none."""
-    routers = [path for path, module in model.named_modules() if places.is_router(path, module)]
-    per_token = next((n for n in map(model.config.to_dict().get, _PER_TOKEN) if isinstance(n, int)), 0)
+    routers = [
+        path
+        for path, module in model.named_modules()
+        if places.is_router(path, module) or path.endswith(".router.layer")  # the latter is DBRX's
+    ]
+    per_token = _per_token(model.config.to_dict())
     if not routers or not per_token:
         return []
     rounded = copy.deepcopy(model).to(ROUNDING)
@@ -64,7 +68,13 @@ def find(model: Any, wanted: list[prompt_set.Prompt]) -> list[Tie]:
     return found
 
 
-_PER_TOKEN = ("num_experts_per_tok", "moe_top_k")
+def _per_token(config: dict[str, Any]) -> int:
+    """How many experts a token takes; DBRX says so one level down."""
+    for values in (config, config.get("ffn_config")):
+        for name in ("num_experts_per_tok", "moe_top_k"):
+            if isinstance(values, dict) and isinstance(values.get(name), int):
+                return int(values[name])
+    return 0
 
 
 def _of_router(

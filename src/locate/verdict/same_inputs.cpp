@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "locate/program/padding.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 
@@ -321,8 +322,6 @@ class InputTest {
 };
 
 }  // namespace
-
-bool is_mask(std::string_view slot) { return slot.find("mask") != std::string_view::npos; }
 
 std::optional<InputDifference> find_input_difference(const Program& golden, const Program& mine,
                                                      const Pairing& pairing) {

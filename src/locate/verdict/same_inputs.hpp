@@ -17,9 +17,6 @@ struct InputDifference {
   std::string text;  // "input_ids differs first at [0, 3]: 17 against golden's 42"
 };
 
-/// Whether an input of a module is a mask, by its name.
-[[nodiscard]] bool is_mask(std::string_view slot);
-
 /// Compares what the root module was called with: integers and truth values in all steps that both
 /// runs captured, reals in the first of them (later ones may be the model's own, caches among
 /// them). A mask that one side was not given is taken for all ones. Inputs without bytes on either

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "locate/program/padding.hpp"
 #include "locate/verdict/token_row.hpp"
 #include "pair/places.hpp"
 #include "pair/ranks.hpp"
@@ -86,36 +87,6 @@ std::optional<Logits> load_logits(const Program& program, const TensorRecord& re
   logits.tensor = *std::move(tensor);
   return logits;
 }
-
-/// Which tokens of a step are padding: zeros of a mask [sequence, token], of which the last ones
-/// are the step's.
-class Padding {
- public:
-  Padding(const Program& program, int64_t step) {
-    for (const ModuleCall& call : program.calls) {
-      if (!call.module.empty() || call.step != step) continue;
-      for (const Use& use : call.inputs) {
-        const Result<Tensor> mask =
-            is_mask(use.slot) ? load_use(program, use) : fail(Errc::NotFound, "no mask");
-        if (!mask || mask->view.shape.size() != 2 || is_float(mask->view.dtype)) continue;
-        if (auto values = reference::whole(mask->view)) {
-          tokens_ = mask->view.shape[1];
-          values_.assign(values->values.begin(), values->values.end());
-        }
-      }
-    }
-  }
-  /// from_end   1: the last one
-  [[nodiscard]] bool holds(int64_t sequence, int64_t from_end) const {
-    const int64_t at = (sequence + 1) * tokens_ - from_end;
-    return from_end <= tokens_ && at < static_cast<int64_t>(values_.size()) &&
-           values_[static_cast<size_t>(at)] == 0;
-  }
-
- private:
-  int64_t tokens_ = 0;
-  std::vector<int64_t> values_;
-};
 
 class TokenComparison {
  public:
