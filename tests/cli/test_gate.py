@@ -69,6 +69,8 @@ with torch.no_grad():
     prompt = torch.arange(40)[None]
     for step in range(2):
         model(prompt + step + (kind == "prompt"))
+if kind == "leaving":
+    os._exit(0)
 """
 
 
@@ -386,6 +388,13 @@ def test_page_and_lists_are_written_on_request(programs, golden, temporary, tmp_
     assert "holds: inputs are equal" in done.stdout
     assert "of 80 positions chose another token: " in " ".join(done.stdout.split())
     assert "clean: " in page.read_text()
+    assert left_in(temporary) == []
+
+
+def test_a_lacking_mine_is_refused_where_that_is_wanted(programs, golden, temporary):
+    done = gate(programs, golden, "--mine", command("leaving"), "--require-capture")
+    assert done.returncode == 125, done
+    assert "the program of mine ran, but its capture lacks something" in sentence_of(done.stdout)
     assert left_in(temporary) == []
 
 
