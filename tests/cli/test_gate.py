@@ -222,6 +222,8 @@ USAGE = {
     "no twin": (["GOLDEN", "--mine", "true {twin}"], "{twin} stands in a command, but no twin is given"),
     "run and golden": (["GOLDEN", "--golden", "true", "--mine", "true"], "--golden has nothing to do beside it"),
     "format": (["GOLDEN", "--mine", "true", "--format", "toml"], "toml"),
+    "floor": (["GOLDEN", "--mine", "true", "--floor", "nowhere.json"], "nowhere.json"),
+    "floors": (["GOLDEN", "--mine", "true", "--save-floor", "x.json"], "--save-floor needs healthy pairs"),
     "page's folder": (["GOLDEN", "--mine", "true", "--html", "no/such/page.html"], "no/such: no such folder"),
 }
 
