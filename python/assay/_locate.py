@@ -161,6 +161,15 @@ class Verdict:
         return None if command is None else str(command)
 
     @property
+    def tokens(self) -> Optional[dict[str, Any]]:
+        """What the runs choose: positions compared, other choices, near ties, KL; None where no logits were compared.
+
+        The keys are those of ``tokens`` of ``assay locate --json``.
+        """
+        tokens: Optional[dict[str, Any]] = self._fields["tokens"]
+        return tokens
+
+    @property
     def notes(self) -> list[str]:
         """What else was found out, one sentence each."""
         return [str(note) for note in self._fields["notes"]]

@@ -134,7 +134,7 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                     is_checkpoint(request.my_path);
   if (weights_for_the_user) request.weight = true;
   ASSAY_TRY(const compare::CompareOptions options, comparison_options(request));
-  ASSAY_TRY_STATUS(check_floor_file(request.verdict_options));
+  ASSAY_TRY_STATUS(check_verdict_request(request.verdict_options));
   CompareOutcome outcome;
   if (weights_for_the_user)
     outcome.notes.emplace_back("both sides are checkpoints, so their weights are compared (-w)");

@@ -60,7 +60,8 @@ Result<std::pair<std::string, std::string>> parse_floor_run(const std::string& t
                   "known to be healthy");
 }
 
-Status check_floor_file(const VerdictRequest& request) {
+Status check_verdict_request(const VerdictRequest& request) {
+  ASSAY_TRY_STATUS(check(request));
   if (request.floor_file.empty()) return {};
   ASSAY_TRY_STATUS(locate::read_profile(request.floor_file));
   return {};

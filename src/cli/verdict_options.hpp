@@ -28,8 +28,9 @@ struct VerdictRequest {
 
 void add_verdict_options(Command& command, VerdictRequest& request);
 
-/// Whether the file of --floor can be read: said before anything is compared.
-[[nodiscard]] Status check_floor_file(const VerdictRequest& request);
+/// Options that exclude each other, a file of --floor that cannot be read: said before anything is
+/// captured or compared.
+[[nodiscard]] Status check_verdict_request(const VerdictRequest& request);
 
 /// Measures or reads the floors that were asked for, stores them, and finds the verdict.
 ///

@@ -31,7 +31,8 @@ struct GateOutcome {
   std::vector<std::string> program_output;              // last lines of the program that failed
 };
 
-/// errors  Usage | Interrupted | Internal. Everything else is an outcome: nothing can be judged.
+/// errors  Usage | Interrupted | Internal | of reading the floor's file and of writing the page.
+///         Everything else is an outcome: nothing can be judged.
 [[nodiscard]] Result<GateOutcome> run_gate(const GateRequest& request);
 
 }  // namespace assay::cli

@@ -374,9 +374,9 @@ std::vector<std::string> token_lines(const Verdict& verdict) {
     lines.push_back(counted(static_cast<uint64_t>(tokens.not_finite), "position") +
                     " with NaN or infinity left out");
   if (tokens.other_inputs_from >= 0)
-    lines.push_back("not teacher-forced: from step " + std::to_string(tokens.other_inputs_from) +
-                    " on mine was given other tokens than golden, so what they choose there is not "
-                    "compared");
+    lines.push_back("from step " + std::to_string(tokens.other_inputs_from) +
+                    " on mine was given other inputs than golden (not teacher-forced, or another "
+                    "prompt), so what they choose there is not compared");
   return lines;
 }
 
