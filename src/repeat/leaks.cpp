@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "repeat/leaks.hpp"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "locate/program/owner.hpp"
+#include "repeat/spread.hpp"
+#include "tensor/equal_bytes.hpp"
+
+namespace assay::repeat {
+namespace {
+
+using locate::kNone;
+using locate::ModuleCall;
+using locate::Operator;
+using locate::Use;
+
+/// A module whose operators depend on the batch may sum in another order: more than so many units
+/// of roundoff are no rounding.
+constexpr double kRoundoffs = 64;
+
+/// The row in one tensor of both runs.
+enum class Row : uint8_t {
+  Equal,    // bit for bit
+  Differs,  // and it is the row that does
+  Mixed,    // something differs, and nobody can say whose
+};
+
+struct RowUse {
+  Row row = Row::Equal;
+  Spread spread;  // of Differs
+};
+
+/// One call of a module in one step.
+using CallKey = std::tuple<int, int64_t, std::string, uint32_t>;
+
+CallKey key_of(const Operator& one) { return {one.rank, one.step, one.module, one.module_call}; }
+
+bool is_data_dependent(std::string_view name) {
+  constexpr std::string_view kNames[] = {"aten.nonzero.",  "aten.masked_select.",
+                                         "aten.unique",    "aten._unique",
+                                         "aten.bincount.", "aten.where.default"};
+  return std::ranges::any_of(kNames,
+                             [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+/// Reads or writes where whole numbers among its inputs say.
+bool is_indexed(std::string_view name) {
+  constexpr std::string_view kNames[] = {"aten.index.",     "aten.index_", "aten.gather.",
+                                         "aten.scatter",    "aten._index", "aten.take",
+                                         "aten._grouped_mm"};
+  return std::ranges::any_of(kNames,
+                             [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+class RowComparer {
+ public:
+  RowComparer(const RowPlace& first, const RowPlace& other, const Splits& splits)
+      : first_(first), other_(other), splits_(splits) {}
+
+  [[nodiscard]] Result<RowComparison> run();
+
+ private:
+  [[nodiscard]] const run::TensorRecord& record(const RowPlace& side, const Use& use) const {
+    return side.run->run().records[use.record];
+  }
+  [[nodiscard]] Result<TensorView> row_in(const RowPlace& side, const Split& split,
+                                          const Tensor& tensor) const;
+  [[nodiscard]] Result<RowUse> compare(const Use& a, const Use& b, const Split& split) const;
+  void find_content_dependent();
+  [[nodiscard]] bool depends_on_content(const Operator& a, const Operator& b) const;
+  [[nodiscard]] bool is_inside_dependent(const Operator& one) const;
+  [[nodiscard]] Status judge(size_t op);
+  [[nodiscard]] Status judge_call(const ModuleCall& call);
+  [[nodiscard]] bool has_same_shapes() const { return !first_.is_alone && !other_.is_alone; }
+  [[nodiscard]] const std::optional<Dims>& batch_shape(const Use& a, const Use& b) const {
+    return record(first_.is_alone ? other_ : first_, first_.is_alone ? b : a).shape;
+  }
+
+  RowPlace first_;
+  RowPlace other_;
+  const Splits& splits_;
+  std::set<CallKey> dependent_;
+  /// Operators of the first run with an output that carries a difference of the row.
+  std::set<size_t> carries_;
+  RowComparison result_;
+};
+
+Result<TensorView> RowComparer::row_in(const RowPlace& side, const Split& split,
+                                       const Tensor& tensor) const {
+  if (!split.has_rows()) return tensor.view;
+  const int64_t size = tensor.view.shape[split.axis];
+  if (side.is_alone) {
+    if (size == split.per_row) return tensor.view;
+  } else if (size == split.per_row * splits_.rows()) {
+    return row_of(tensor.view, split, side.row, splits_.rows());
+  }
+  return fail(Errc::Invalid, "a tensor has another size than the batch");
+}
+
+Result<RowUse> RowComparer::compare(const Use& a, const Use& b, const Split& split) const {
+  const run::TensorRecord& one = record(first_, a);
+  const run::TensorRecord& two = record(other_, b);
+  if (one.value != two.value) return RowUse{Row::Mixed, {}};
+  const bool is_whole_equal = one.digest && one.digest == two.digest && one.shape == two.shape;
+  const bool is_same_place = first_.row == other_.row && has_same_shapes();
+  if (is_whole_equal && (is_same_place || !split.has_rows())) return RowUse{};
+  if (split.state == Split::State::Unknown) return RowUse{Row::Mixed, {}};
+  if (split.state == Split::State::Shared) return RowUse{Row::Mixed, {}};
+  ASSAY_TRY(const Tensor left, run::load_tensor(one));
+  ASSAY_TRY(const Tensor right, run::load_tensor(two));
+  const Result<TensorView> mine = row_in(first_, split, left);
+  const Result<TensorView> theirs = row_in(other_, split, right);
+  if (!mine || !theirs || !(mine->shape == theirs->shape) || mine->dtype != theirs->dtype)
+    return RowUse{Row::Mixed, {}};
+  if (has_equal_bytes(*mine, *theirs)) return RowUse{};
+  RowUse use{Row::Differs, spread_of(*mine, *theirs)};
+  if (use.spread.different == 0) use.row = Row::Equal;  // zeros of either sign, NaN
+  return use;
+}
+
+// Between runs of one shape: other shapes, other arguments or other places to read from are of the
+// content.
+bool RowComparer::depends_on_content(const Operator& a, const Operator& b) const {
+  if (a.inputs.size() != b.inputs.size() || a.outputs.size() != b.outputs.size()) return true;
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    if (record(first_, a.outputs[i]).shape != record(other_, b.outputs[i]).shape) return true;
+  }
+  if (!is_indexed(a.name)) return false;
+  for (size_t i = 0; i < a.inputs.size(); ++i) {
+    const run::TensorRecord& index = record(first_, a.inputs[i]);
+    const bool is_index = index.dtype && is_integer(*index.dtype);
+    if (is_index && index.digest != record(other_, b.inputs[i]).digest) return true;
+  }
+  return false;
+}
+
+void RowComparer::find_content_dependent() {
+  const std::vector<Operator>& operators = first_.run->program().operators;
+  for (size_t op = 0; op < operators.size(); ++op) {
+    const Operator& one = operators[op];
+    const size_t partner = other_.run->find(one);
+    bool is_dependent = partner == kNone || is_data_dependent(one.name);
+    if (!is_dependent && has_same_shapes())
+      is_dependent = first_.run->arguments_of(op) != other_.run->arguments_of(partner) ||
+                     depends_on_content(one, other_.run->program().operators[partner]);
+    if (is_dependent) dependent_.insert(key_of(one));
+  }
+  for (const Operator& one : other_.run->program().operators) {
+    if (first_.run->find(one) == kNone) dependent_.insert(key_of(one));
+  }
+  // A call at the top is the model itself: it is judged operator by operator, whatever it asks.
+  std::erase_if(dependent_, [](const CallKey& key) { return std::get<2>(key).empty(); });
+  for (const CallKey& key : dependent_) result_.content_dependent.push_back(std::get<2>(key));
+}
+
+bool RowComparer::is_inside_dependent(const Operator& one) const {
+  return std::ranges::any_of(dependent_, [&](const CallKey& key) {
+    return std::get<0>(key) == one.rank && std::get<1>(key) == one.step &&
+           locate::is_inside(one.module, std::get<2>(key));
+  });
+}
+
+Status RowComparer::judge(size_t op) {
+  const Operator& a = first_.run->program().operators[op];
+  const size_t partner = other_.run->find(a);
+  const auto carries = [&](const Use& use) {
+    return use.producer != kNone && carries_.contains(use.producer);
+  };
+  if (partner == kNone || is_inside_dependent(a)) {
+    if (std::ranges::any_of(a.inputs, carries)) carries_.insert(op);
+    return {};
+  }
+  const Operator& b = other_.run->program().operators[partner];
+  if (a.inputs.size() != b.inputs.size() || a.outputs.size() != b.outputs.size()) return {};
+  RowFinding found;
+  found.place = first_.run->place_of(op);
+  bool reads_other = false;
+  for (size_t i = 0; i < a.inputs.size(); ++i) {
+    const Split split = splits_.of_use(a, false, i, batch_shape(a.inputs[i], b.inputs[i]));
+    ASSAY_TRY(const RowUse use, compare(a.inputs[i], b.inputs[i], split));
+    if (use.row == Row::Mixed) found.mixed.push_back(a.inputs[i].slot);
+    reads_other |= use.row == Row::Differs || (use.row == Row::Mixed && carries(a.inputs[i]));
+  }
+  bool is_judged = false;
+  bool differs = false;
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    const std::optional<Dims>& shape = batch_shape(a.outputs[i], b.outputs[i]);
+    ASSAY_TRY(const RowUse use,
+              compare(a.outputs[i], b.outputs[i], splits_.of_use(a, true, i, shape)));
+    is_judged |= use.row != Row::Mixed;
+    if (use.row != Row::Differs || differs) continue;
+    differs = true;
+    found.slot = a.outputs[i].slot;
+    found.shape = shape.value_or(Dims());
+    found.count =
+        splits_.rows() > 0 && shape ? element_count(*shape).value_or(0) / splits_.rows() : 0;
+    found.different = use.spread.different;
+    found.largest_ulp = use.spread.largest_ulp;
+    found.relative_error = use.spread.relative_error();
+  }
+  ++(reads_other ? result_.inherited : is_judged ? result_.judged : result_.unsplit);
+  if (differs || (reads_other && !is_judged)) carries_.insert(op);
+  const bool is_undefined =
+      reference::aten::class_of(a.name) == reference::aten::OperatorClass::Allocation;
+  if (differs && !reads_other && !is_undefined) result_.findings.push_back(std::move(found));
+  return {};
+}
+
+// All that is inside at once: its inputs are equal bit for bit, and its outputs are other ones by
+// more than sums in another order explain.
+Status RowComparer::judge_call(const ModuleCall& call) {
+  const size_t partner = other_.run->find(call);
+  if (partner == kNone) return {};
+  const ModuleCall& there = other_.run->program().calls[partner];
+  if (call.inputs.size() != there.inputs.size() || call.outputs.size() != there.outputs.size())
+    return {};
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const Split split =
+        splits_.of_boundary(call, false, i, batch_shape(call.inputs[i], there.inputs[i]));
+    ASSAY_TRY(const RowUse use, compare(call.inputs[i], there.inputs[i], split));
+    if (use.row != Row::Equal) return {};
+  }
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const std::optional<Dims>& shape = batch_shape(call.outputs[i], there.outputs[i]);
+    ASSAY_TRY(const RowUse use, compare(call.outputs[i], there.outputs[i],
+                                        splits_.of_boundary(call, true, i, shape)));
+    if (use.row != Row::Differs) continue;
+    const std::optional<FloatGrid> grid =
+        float_grid(record(first_, call.outputs[i]).dtype.value_or(DType::Int64));
+    if (!grid || use.spread.relative_error() <= kRoundoffs * grid->roundoff()) continue;
+    RowFinding found;
+    found.place.rank = call.rank;
+    found.place.step = call.step;
+    found.place.call = call.call;
+    found.place.node = found.place.module = call.module;
+    found.place.operation = call.type;
+    found.slot = call.outputs[i].slot;
+    found.shape = shape.value_or(Dims());
+    found.different = use.spread.different;
+    found.largest_ulp = use.spread.largest_ulp;
+    found.relative_error = use.spread.relative_error();
+    result_.findings.push_back(std::move(found));
+    return {};
+  }
+  return {};
+}
+
+Result<RowComparison> RowComparer::run() {
+  find_content_dependent();
+  for (size_t op = 0; op < first_.run->program().operators.size(); ++op)
+    ASSAY_TRY_STATUS(judge(op));
+  for (const ModuleCall& call : first_.run->program().calls) {
+    const bool is_dependent = dependent_.contains({call.rank, call.step, call.module, call.call});
+    if (is_dependent && has_same_shapes()) ASSAY_TRY_STATUS(judge_call(call));
+  }
+  return std::move(result_);
+}
+
+}  // namespace
+
+Result<RowComparison> compare_rows(const RowPlace& first, const RowPlace& other,
+                                   const Splits& splits) {
+  return RowComparer(first, other, splits).run();
+}
+
+}  // namespace assay::repeat
