@@ -32,6 +32,7 @@ from assay.errors import FormatError
 __all__ = ["Invariance", "Scenario", "check", "hugging_face", "judge", "load_scenario", "scenarios"]
 
 VERSION = 1
+NEIGHBOURS = ("a", "b", "c")  # sets of them; the row beside the first is held against itself beside the others
 
 
 @dataclass
@@ -114,7 +115,7 @@ def scenarios(
 
     found = [made(f"equal-{count}", [mine] * count, 0) for count in range(1, batch + 2)]
     middle = batch // 2
-    for name in ("a", "b"):
+    for name in NEIGHBOURS:
         rows = [row() for _ in range(batch)]
         rows[middle] = mine
         found.append(made(f"neighbours-{name}", rows, middle))
@@ -260,7 +261,10 @@ def judge(folder: Path, wanted: Sequence[Scenario], advice: str) -> Invariance:
     batch = counts[-2]
     near = next(one for one in wanted if one.name == "neighbours-a")
     rows = opcheck._Rows(path(f"equal-{batch}"), path(f"equal-{batch + 1}"), batch)
-    leaks = json.loads(rows.compare(path("neighbours-a"), near.row, path("neighbours-b"), near.row))
+    beside = [
+        json.loads(rows.compare(path("neighbours-a"), near.row, path(name), near.row))
+        for name in (*(f"neighbours-{name}" for name in NEIGHBOURS[1:]), f"equal-{batch}")
+    ]
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
     for count in counts[1:-1]:
         of_count = opcheck._Rows(path(f"equal-{count}"), path(f"equal-{count + 1}"), count)
@@ -274,17 +278,27 @@ def judge(folder: Path, wanted: Sequence[Scenario], advice: str) -> Invariance:
     ]
     return Invariance(
         {
-            "leaks": leaks["findings"],
+            "leaks": _joined(beside),
             "not_invariant": list(kernels.values()),
-            "judged": leaks["judged"],
-            "inherited": leaks["inherited"],
-            "unsplit": leaks["unsplit"],
-            "content_dependent": leaks["content_dependent"],
+            "judged": max(one["judged"] for one in beside),
+            "inherited": min(one["inherited"] for one in beside),
+            "unsplit": min(one["unsplit"] for one in beside),
+            "content_dependent": sorted({module for one in beside for module in one["content_dependent"]}),
             "logits": [one for one in logits if one is not None],
             "scenarios": [one.name for one in wanted],
             "next": advice,
         }
     )
+
+
+def _joined(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The findings of all, each place once, with the number of comparisons that found it; in order of execution."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for comparison in comparisons:
+        for one in comparison["findings"]:
+            key = (one["rank"], one["step"], one["call"], one["node"], one["slot"])
+            found.setdefault(key, {**one, "times": 0})["times"] += 1
+    return sorted(found.values(), key=lambda one: (one["rank"], one["step"], one["index"]))
 
 
 def _add_kernels(kernels: dict[tuple[str, str], dict[str, Any]], findings: list[dict[str, Any]], count: int) -> None:

@@ -21,6 +21,11 @@ using locate::Use;
 /// of roundoff are no rounding.
 constexpr double kRoundoffs = 64;
 
+/// Behind such a module rows differ by rounding whatever is right: what is read equal to this, and
+/// made other by that, is no rounding.
+constexpr double kRounding = 1e-5;
+constexpr double kFarOff = 0.03;
+
 /// The row in one tensor of both runs.
 enum class Row : uint8_t {
   Equal,    // bit for bit
@@ -72,8 +77,21 @@ class RowComparer {
   void find_content_dependent();
   [[nodiscard]] bool depends_on_content(const Operator& a, const Operator& b) const;
   [[nodiscard]] bool is_inside_dependent(const Operator& one) const;
+  /// What an operator reads of the row.
+  enum class Reads : uint8_t { Equal, Rounded, Other };
+  [[nodiscard]] Result<Reads> reads_of(const Operator& a, const Operator& b,
+                                       std::vector<std::string>* mixed) const;
+  /// A difference of the row may be in it, by what it was made of.
+  [[nodiscard]] bool carries(const Use& use) const {
+    return use.producer != kNone && carries_.contains({use.producer, use.producer_output});
+  }
+  [[nodiscard]] bool is_real_float(const Use& use) const {
+    const std::optional<DType> dtype = record(first_, use).dtype;
+    return dtype && is_float(*dtype);
+  }
   [[nodiscard]] Status judge(size_t op);
   [[nodiscard]] Status judge_call(const ModuleCall& call);
+  [[nodiscard]] size_t first_operator_in(const ModuleCall& call) const;
   [[nodiscard]] bool has_same_shapes() const { return !first_.is_alone && !other_.is_alone; }
   [[nodiscard]] const std::optional<Dims>& batch_shape(const Use& a, const Use& b) const {
     return record(first_.is_alone ? other_ : first_, first_.is_alone ? b : a).shape;
@@ -83,8 +101,8 @@ class RowComparer {
   RowPlace other_;
   const Splits& splits_;
   std::set<CallKey> dependent_;
-  /// Operators of the first run with an output that carries a difference of the row.
-  std::set<size_t> carries_;
+  /// Outputs of operators of the first run that carry, or may carry, a difference of the row.
+  std::set<std::pair<size_t, size_t>> carries_;
   RowComparison result_;
 };
 
@@ -163,27 +181,38 @@ bool RowComparer::is_inside_dependent(const Operator& one) const {
   });
 }
 
+Result<RowComparer::Reads> RowComparer::reads_of(const Operator& a, const Operator& b,
+                                                 std::vector<std::string>* mixed) const {
+  Reads reads = Reads::Equal;
+  for (size_t i = 0; i < a.inputs.size(); ++i) {
+    const Split split = splits_.of_use(a, false, i, batch_shape(a.inputs[i], b.inputs[i]));
+    ASSAY_TRY(const RowUse use, compare(a.inputs[i], b.inputs[i], split));
+    if (use.row == Row::Mixed) mixed->push_back(a.inputs[i].slot);
+    const bool is_rounded = use.row == Row::Differs && !dependent_.empty() &&
+                            is_real_float(a.inputs[i]) && use.spread.relative_error() <= kRounding;
+    if (is_rounded) {
+      reads = std::max(reads, Reads::Rounded);
+    } else if (use.row == Row::Differs || (use.row == Row::Mixed && carries(a.inputs[i]))) {
+      reads = Reads::Other;
+    }
+  }
+  return reads;
+}
+
 Status RowComparer::judge(size_t op) {
   const Operator& a = first_.run->program().operators[op];
   const size_t partner = other_.run->find(a);
-  const auto carries = [&](const Use& use) {
-    return use.producer != kNone && carries_.contains(use.producer);
-  };
   if (partner == kNone || is_inside_dependent(a)) {
-    if (std::ranges::any_of(a.inputs, carries)) carries_.insert(op);
+    if (std::ranges::any_of(a.inputs, [&](const Use& use) { return carries(use); })) {
+      for (size_t i = 0; i < a.outputs.size(); ++i) carries_.emplace(op, i);
+    }
     return {};
   }
   const Operator& b = other_.run->program().operators[partner];
   if (a.inputs.size() != b.inputs.size() || a.outputs.size() != b.outputs.size()) return {};
   RowFinding found;
   found.place = first_.run->place_of(op);
-  bool reads_other = false;
-  for (size_t i = 0; i < a.inputs.size(); ++i) {
-    const Split split = splits_.of_use(a, false, i, batch_shape(a.inputs[i], b.inputs[i]));
-    ASSAY_TRY(const RowUse use, compare(a.inputs[i], b.inputs[i], split));
-    if (use.row == Row::Mixed) found.mixed.push_back(a.inputs[i].slot);
-    reads_other |= use.row == Row::Differs || (use.row == Row::Mixed && carries(a.inputs[i]));
-  }
+  ASSAY_TRY(const Reads reads, reads_of(a, b, &found.mixed));
   bool is_judged = false;
   bool differs = false;
   for (size_t i = 0; i < a.outputs.size(); ++i) {
@@ -191,6 +220,8 @@ Status RowComparer::judge(size_t op) {
     ASSAY_TRY(const RowUse use,
               compare(a.outputs[i], b.outputs[i], splits_.of_use(a, true, i, shape)));
     is_judged |= use.row != Row::Mixed;
+    if (use.row == Row::Differs || (use.row == Row::Mixed && reads != Reads::Equal))
+      carries_.emplace(op, i);
     if (use.row != Row::Differs || differs) continue;
     differs = true;
     found.slot = a.outputs[i].slot;
@@ -201,12 +232,22 @@ Status RowComparer::judge(size_t op) {
     found.largest_ulp = use.spread.largest_ulp;
     found.relative_error = use.spread.relative_error();
   }
-  ++(reads_other ? result_.inherited : is_judged ? result_.judged : result_.unsplit);
-  if (differs || (reads_other && !is_judged)) carries_.insert(op);
+  ++(reads != Reads::Equal ? result_.inherited : is_judged ? result_.judged : result_.unsplit);
+  found.is_exact = reads == Reads::Equal;
+  const bool is_accused =
+      found.is_exact || (reads == Reads::Rounded && found.relative_error > kFarOff);
   const bool is_undefined =
       reference::aten::class_of(a.name) == reference::aten::OperatorClass::Allocation;
-  if (differs && !reads_other && !is_undefined) result_.findings.push_back(std::move(found));
+  if (differs && is_accused && !is_undefined) result_.findings.push_back(std::move(found));
   return {};
+}
+
+size_t RowComparer::first_operator_in(const ModuleCall& call) const {
+  const std::vector<Operator>& operators = first_.run->program().operators;
+  const auto found = std::ranges::find_if(operators, [&](const Operator& one) {
+    return one.rank == call.rank && one.time > call.begin;
+  });
+  return static_cast<size_t>(found - operators.begin());
 }
 
 // All that is inside at once: its inputs are equal bit for bit, and its outputs are other ones by
@@ -236,6 +277,7 @@ Status RowComparer::judge_call(const ModuleCall& call) {
     found.place.step = call.step;
     found.place.call = call.call;
     found.place.node = found.place.module = call.module;
+    found.place.index = first_operator_in(call);
     found.place.operation = call.type;
     found.slot = call.outputs[i].slot;
     found.shape = shape.value_or(Dims());

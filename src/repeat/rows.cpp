@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "repeat/rows.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "repeat/spread.hpp"
 
 namespace assay::repeat {
@@ -9,19 +12,22 @@ namespace {
 using locate::kNone;
 using locate::Use;
 
-/// Kernels may round rows differently by their place in the batch; other rows differ by far more.
-constexpr double kEqualRows = 1e-3;
+/// Cut in the right way all rows are equal but for rounding, and for what a leak between them does
+/// to some elements; cut in the wrong way they have nothing in common, which is about 1.4.
+constexpr double kSameRows = 0.7;
 
-/// Every row has the values of the first.
-bool has_equal_rows(const TensorView& tensor, const Split& split, int64_t rows) {
+/// How far a row is from the first one, relative: the largest over all rows. Infinite for whole
+/// numbers that differ.
+double distance_of_rows(const TensorView& tensor, const Split& split, int64_t rows) {
   const TensorView first = row_of(tensor, split, 0, rows);
+  double largest = 0;
   for (int64_t row = 1; row < rows; ++row) {
     const Spread spread = spread_of(first, row_of(tensor, split, row, rows));
-    const bool is_close =
-        is_float(tensor.dtype) && spread.largest_error <= kEqualRows * spread.largest_value;
-    if (spread.different > 0 && !is_close) return false;
+    if (spread.different == 0) continue;
+    if (!is_float(tensor.dtype)) return INFINITY;
+    largest = std::max(largest, spread.relative_error());
   }
-  return true;
+  return largest;
 }
 
 const std::vector<Use>* uses_of(const Execution& side, const locate::Operator& one, bool outputs) {
@@ -90,10 +96,13 @@ Split Splits::cut(const run::TensorRecord& record, size_t axis, int64_t per_row)
   Split blocks{.state = Split::State::Rows, .axis = axis, .per_row = per_row};
   Split interleaved = blocks;
   interleaved.interleaved = true;
-  const bool fits_blocks = has_equal_rows(tensor->view, blocks, rows_);
-  const bool fits_interleaved = per_row > 1 && has_equal_rows(tensor->view, interleaved, rows_);
-  if (fits_blocks == fits_interleaved) return {};  // neither, or nobody can tell
-  return fits_blocks ? blocks : interleaved;
+  const double as_blocks = distance_of_rows(tensor->view, blocks, rows_);
+  const double as_interleaved =
+      per_row > 1 ? distance_of_rows(tensor->view, interleaved, rows_) : INFINITY;
+  // Neither fits, or nobody can tell.
+  if (!(std::min(as_blocks, as_interleaved) < kSameRows)) return {};
+  if (as_blocks < 0.5 * as_interleaved) return blocks;
+  return as_interleaved < 0.5 * as_blocks ? interleaved : Split();
 }
 
 }  // namespace assay::repeat

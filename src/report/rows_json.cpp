@@ -15,6 +15,7 @@ nlohmann::ordered_json row_finding_json(const repeat::RowFinding& finding) {
   json["node"] = repair_utf8(place.node);
   json["module"] = repair_utf8(place.module);
   json["operator"] = repair_utf8(place.operation);
+  json["index"] = place.index;
   json["source"] = repair_utf8(place.source);
   json["rank"] = place.rank;
   json["step"] = place.step;
@@ -28,6 +29,7 @@ nlohmann::ordered_json row_finding_json(const repeat::RowFinding& finding) {
   json["relative_error"] = std::isfinite(finding.relative_error)
                                ? nlohmann::ordered_json(finding.relative_error)
                                : nlohmann::ordered_json();
+  json["exact"] = finding.is_exact;
   json["mixed"] = finding.mixed;
   return json;
 }
