@@ -7,14 +7,17 @@ the batch as a whole. A batch of one row is left alone.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-from collections.abc import Iterator
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 import torch
 
 from assay.twin.places import Places
-from bench.faults import kernels
+from bench.faults import families, kernels
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
@@ -123,3 +126,84 @@ def planted(model: torch.nn.Module, family: Places, kind: str, layer: int, batch
     path = f"{family.layer.format(layer)}.{where(family)}"
     with kernels.Kernels(model, path, make(batch), own=kind != "mask off by one row"):
         yield path
+
+
+def driven(model: torch.nn.Module, batch: Batch) -> Callable[[Any], Any]:
+    """The program for :func:`assay.invariance`, which tells the kernels how many rows there are."""
+    from assay import invariance
+
+    drive = invariance.hugging_face(model)
+
+    def run(scenario: Any) -> Any:
+        batch.rows = len(scenario.rows)
+        return drive(scenario)
+
+    return run
+
+
+def shortened(model: Any, name: str, layers: int) -> torch.nn.Module:
+    """The model with its first layers only."""
+    stack = families.places_of(name).layer.removesuffix(".{}")
+    owner, _, attribute = stack.rpartition(".")
+    holder = model.get_submodule(owner)
+    setattr(holder, attribute, torch.nn.ModuleList(list(getattr(holder, attribute))[:layers]))
+    model.config.num_hidden_layers = layers
+    if getattr(model.config, "layer_types", None):
+        model.config.layer_types = model.config.layer_types[:layers]
+    return model.eval()
+
+
+def _find_all(names: Sequence[str], layer: int) -> int:
+    """Plants each kind in each family; returns how many were not named first."""
+    from assay import invariance
+
+    missed = 0
+    for name, kind in itertools.product(names, KINDS):
+        model, batch = shortened(families.build(name, 1, width=64), name, layer + 2), Batch()
+        with planted(model, families.places_of(name), kind, layer, batch) as module:
+            found = invariance.check(driven(model, batch), vocabulary=families.VOCABULARY)
+        is_found = bool(found.leaks) and found.leaks[0]["module"] == module
+        missed += not is_found
+        print(
+            "found " if is_found else "MISSED", name, kind, found.leaks[0]["module"] if found.leaks else "", flush=True
+        )
+    return missed
+
+
+def _accuse_none(names: Sequence[str], runs: int) -> int:
+    """Healthy models of all kinds; returns how many are said to leak."""
+    from assay import invariance
+
+    accused = 0
+    for number in range(runs):
+        name, seed = names[number % len(names)], number // len(names)
+        shaped = seed // 2 % 2 == 1
+        width = 96 if shaped or seed % 2 == 1 else 64
+        model = families.build(name, seed, ("sdpa", "eager")[seed % 2], width, shaped)
+        dtype = (torch.float32, torch.float32, torch.bfloat16)[seed % 3]
+        shape = {"seed": seed, "batch": (3, 2, 4)[seed % 3], "length": (6, 5, 9)[seed // 3 % 3], "decode": 1}
+        drive = invariance.hugging_face(shortened(model, name, 2).to(dtype))
+        found = invariance.check(drive, vocabulary=families.VOCABULARY, **shape)
+        if found.leaks:
+            accused += 1
+            print("ACCUSED", name, seed, found.sentence, flush=True)
+    return accused
+
+
+def main() -> int:
+    """Plants every kind in every family, then runs healthy models."""
+    parser = argparse.ArgumentParser(prog="python -m bench.faults.leaks", description=main.__doc__)
+    parser.add_argument("--families", default=",".join(families.LARGER))
+    parser.add_argument("--layer", type=int, default=1)
+    parser.add_argument("--healthy", type=int, default=200, help="healthy runs (default: 200)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    names = options.families.split(",")
+    missed = _find_all(names, options.layer)
+    accused = _accuse_none(names, options.healthy)
+    print(f"{missed} of {len(names) * len(KINDS)} leaks missed, {accused} of {options.healthy} healthy runs accused")
+    return int(missed + accused > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -73,7 +73,7 @@ class Scenario:
         Path(path).write_text(json.dumps(asdict(self)))
 
 
-def load_scenario(path: Union[None, str, Path] = None) -> Scenario:
+def load_scenario(path: Union[str, Path, None] = None) -> Scenario:
     """Reads the file at `path`, or the one that ``ASSAY_SCENARIO`` names.
 
     Raises:
@@ -380,7 +380,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
     scenario = load_scenario()
     model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=getattr(torch, options.dtype))
-    hugging_face(model.eval())(scenario)
+    hugging_face(model)(scenario)  # from_pretrained() gives it in eval mode
     return 0
 
 

@@ -22,6 +22,7 @@ COMMANDS = [
     "locate",
     "opcheck",
     "repeat",
+    "invariance",
     "show",
     "verify",
     "convert",
