@@ -187,13 +187,15 @@ def _kernel(one: dict[str, Any]) -> str:
     shape = "x".join(str(size) for size in one["shape"])
     return (
         f"{one['operator']} in {one['module'] or one['node']}, [{shape}]: from {one['from_batch']} rows on{ulp}, "
-        f"{one['places']} places"
+        f"{one['places']} times"
     )
 
 
 def _logits(one: dict[str, Any]) -> str:
-    text = f"{one['scenario']}: {one['different']} differ from the row alone, at most {one['largest_ulp']:.3g} ULP"
-    return text + (f"; {one['flipped']} choices are other ones (near ties)" if one["flipped"] else "")
+    text = f"{one['scenario']}: {one['different']} differ from the row alone, at most {one['largest_ulp']:.3g} ULP of the largest"
+    if not one["flipped"]:
+        return text
+    return f"{text}; another token is chosen{', a near tie' if one['near_tie'] else ''}"
 
 
 @contextmanager
@@ -338,12 +340,15 @@ def _logits_difference(reference: Any, other: Any, name: str) -> Optional[dict[s
     if reference is None or other is None or reference.shape != other.shape:
         return None
     error = numpy.abs(reference.astype(numpy.float64) - other)
-    unit = numpy.spacing(numpy.abs(reference)) if reference.dtype.kind == "f" else 1.0
+    largest = numpy.abs(reference).max()
+    unit = float(numpy.spacing(largest)) if reference.dtype.kind == "f" else 1.0
+    best, second = numpy.sort(reference.astype(numpy.float64))[:-3:-1]
     return {
         "scenario": name,
         "different": int((error > 0).sum()),
-        "largest_ulp": float((error / unit).max()),
-        "flipped": int(reference.argmax() != other.argmax()),
+        "largest_ulp": float(error.max()) / unit,
+        "flipped": bool(reference.argmax() != other.argmax()),
+        "near_tie": bool(best - second <= 2 * error.max()),
     }
 
 

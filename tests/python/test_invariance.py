@@ -99,12 +99,13 @@ class Kernels(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.table = torch.nn.Embedding(64, 48)
+        self.table = torch.nn.Embedding(64, 64)
         self.kernels = torch.nn.ModuleDict(
             {
-                "wide": torch.nn.Linear(48, 200),
-                "narrow": torch.nn.Linear(48, 3, bias=False),
-                "norm": torch.nn.LayerNorm(48),
+                "wide": torch.nn.Linear(64, 200),
+                "square": torch.nn.Linear(64, 64, bias=False),
+                "narrow": torch.nn.Linear(64, 32, bias=False),
+                "norm": torch.nn.LayerNorm(64),
                 "gelu": torch.nn.GELU(),
                 "softmax": torch.nn.Softmax(-1),
             }
@@ -124,8 +125,8 @@ def test_the_kernels_that_are_not_invariant_are_those_that_brute_force_finds():
             result = model(torch.tensor(tokens))
         return result
 
-    found = invariance(run, vocabulary=64, length=5, batch=largest, decode=0)
-    row = torch.tensor(invariance.scenarios(vocabulary=64, length=5, batch=largest, decode=0)[0].rows)
+    found = invariance(run, vocabulary=64, length=3, batch=largest, decode=0)
+    row = torch.tensor(invariance.scenarios(vocabulary=64, length=3, batch=largest, decode=0)[0].rows)
     expected = {}
     with torch.no_grad():
         for name, kernel in model.kernels.items():
@@ -134,6 +135,8 @@ def test_the_kernels_that_are_not_invariant_are_those_that_brute_force_finds():
                 if not torch.equal(kernel(model.table(row.expand(count, -1)))[:1], alone):
                     expected[f"kernels.{name}"] = count
                     break
+    if not expected:
+        pytest.skip("every kernel of this CPU is invariant")
     assert {one["module"]: one["from_batch"] for one in found.not_invariant} == expected
     assert found.leaks == []
 
