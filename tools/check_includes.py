@@ -32,7 +32,8 @@ ALLOWED: dict[str, set[str]] = {
     "repeat": _CORE | {"stats", "measure", "topology", "reference", "run", "pair", "locate"},
     "engines": _CORE
     | {"stats", "measure", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate"},
-    "report": _CORE | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "repeat"},
+    "report": _CORE
+    | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "repeat"},
     "vendor": _CORE | {"measure", "formats", "run", "pair", "compare", "report"},
     "cli": _CORE
     | {

@@ -192,7 +192,8 @@ def _kernel(one: dict[str, Any]) -> str:
 
 
 def _logits(one: dict[str, Any]) -> str:
-    text = f"{one['scenario']}: {one['different']} differ from the row alone, at most {one['largest_ulp']:.3g} ULP of the largest"
+    text = f"{one['scenario']}: {one['different']} differ from the row alone"
+    text += f", at most {one['largest_ulp']:.3g} ULP of the largest"
     if not one["flipped"]:
         return text
     return f"{text}; another token is chosen{', a near tie' if one['near_tie'] else ''}"

@@ -70,7 +70,7 @@ int run_invariance(const InvarianceRequest& request) {
   return end->exit_status;
 }
 
-void add_rows(Command& command, InvarianceRequest& request) {
+void add_invariance_rows(Command& command, InvarianceRequest& request) {
   command.add("--vocabulary N", "Tokens are drawn from 1 to this one; default 256",
               request.vocabulary, whole_number(3, INT32_MAX));
   command.add("--length N", "Of the prompts, in tokens; default 6", request.length,
@@ -96,7 +96,7 @@ Command invariance_command(const Caller& caller) {
   Command command(caller, "Says whether a row of a batch depends on its neighbours.");
   const auto request = std::make_shared<InvarianceRequest>();
   add_program_row(command, "The program to run and its arguments in one string", request->exec);
-  add_rows(command, *request);
+  add_invariance_rows(command, *request);
   command.example = "assay invariance -- python -m assay.invariance tiny/";
   command.epilogue =
       "The program reads the scenario that ASSAY_SCENARIO names and makes its forward calls: "
