@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a checkpoint of Llama, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for llama.cpp and all programs that read it.
+"""Converts a checkpoint of Gemma, Llama, Mistral, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for programs that read it.
 
     python examples/ggml/convert_hf_to_gguf.py HF_DIR OUT.gguf --type q8_0
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import Error, FileError, FormatError
 
 if TYPE_CHECKING:
+    from assay import twin
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
     from assay._locate import Finding, Verdict, locate
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# name -> module that defines it
+# name -> module that defines it, or is it
 _LAZY = {
     "Capture": "assay.torch.capture",
     "Comparison": "assay._compare",
@@ -53,6 +54,7 @@ _LAZY = {
     "read_tensor": "assay._run",
     "repeat": "assay._repeat",
     "stats": "assay._run",
+    "twin": "assay.twin",
 }
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "read_tensor",
     "repeat",
     "stats",
+    "twin",
 ]
 
 
@@ -89,7 +92,8 @@ def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
+    loaded = importlib.import_module(module)
+    value = loaded if loaded.__name__ == f"{__name__}.{name}" else getattr(loaded, name)
     globals()[name] = value
     return value
 

@@ -175,7 +175,7 @@ def assay_twin(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         folder = base / f"assay-twin-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         if not folder.exists():
             part = base / f"{folder.name}-{os.getpid()}"
-            assay.twin(source, part, **options)
+            assay.twin.make(source, part, **options)
             try:
                 part.rename(folder)
             except OSError:  # another worker was faster

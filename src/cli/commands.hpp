@@ -41,6 +41,7 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command doctor_command(const Caller& caller);
 [[nodiscard]] Command dump_command(const Caller& caller);
 [[nodiscard]] Command errcheck_command(const Caller& caller);
+[[nodiscard]] Command gate_command(const Caller& caller);
 [[nodiscard]] Command graph_command(const Caller& caller);
 [[nodiscard]] Command help_command(const Caller& caller);
 [[nodiscard]] Command invariance_command(const Caller& caller);
@@ -53,6 +54,7 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command overflow_command(const Caller& caller);
 [[nodiscard]] Command repeat_command(const Caller& caller);
 [[nodiscard]] Command show_command(const Caller& caller);
+[[nodiscard]] Command twin_command(const Caller& caller);
 [[nodiscard]] Command verify_command(const Caller& caller);
 
 // The grammars of the original's converters, under `convert`.

@@ -21,6 +21,7 @@ struct VerdictRequest {
   std::string save_floor;               // where the measured profile goes
   std::string slice;                    // a module, "module:slot", "token 3"; empty: everything
   bool why = false;                     // list what the verdict stands on
+  bool tokens = false;                  // list what the runs choose
   int jobs = 0;
   uint64_t max_memory = 0;  // 0: the library's own
 };

@@ -20,6 +20,7 @@ COMMANDS = [
     "errcheck",
     "compare",
     "locate",
+    "gate",
     "opcheck",
     "repeat",
     "invariance",
@@ -28,6 +29,7 @@ COMMANDS = [
     "convert",
     "overflow",
     "doctor",
+    "twin",
 ]
 COMMANDS += ["graph", *TOOLS, "completion", "man", "help"]
 OLD_COMMANDS = ["compare", "dump", "errcheck", "opcheck", *TOOLS]

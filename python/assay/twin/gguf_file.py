@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a checkpoint of Llama, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for llama.cpp and all programs that read it.
+"""Converts a checkpoint of Gemma, Llama, Mistral, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for programs that read it.
 
 For models without a tokenizer (random weights, tests): the vocabulary is a placeholder of the 256 bytes and numbered
 words, so any text tokenises but means nothing. A real model is converted by llama.cpp's own script.
@@ -31,6 +31,9 @@ TYPES = {
 # where the engine does not, the rows of the query and key projections change places.
 ARCHITECTURES = {
     "LlamaForCausalLM": ("llama", True),
+    "GemmaForCausalLM": ("gemma", False),
+    "Gemma2ForCausalLM": ("gemma2", False),
+    "MistralForCausalLM": ("llama", True),
     "MixtralForCausalLM": ("llama", True),
     "Phi3ForCausalLM": ("phi3", False),
     "Qwen2ForCausalLM": ("qwen2", False),
@@ -67,6 +70,15 @@ IN_LAYERS = {
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     "block_sparse_moe.gate": "ffn_gate_inp",
 }
+# Norms that stand elsewhere in Gemma 2, behind attention and around the feed-forward part.
+IN_LAYERS_OF = {
+    "gemma2": {
+        "post_attention_layernorm": "post_attention_norm",
+        "pre_feedforward_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
+    }
+}
+ONE_PLUS = ("gemma", "gemma2")  # norms multiply by one plus their weight; the engine by what the file holds
 # Matrices of one expert, by Mixtral's names, too; the file holds those of all experts of a layer in one tensor.
 EXPERTS = {
     "gate_proj": "ffn_gate_exps",
@@ -78,16 +90,17 @@ EXPERTS = {
 }
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, architecture: str) -> str:
     """GGUF's name of a parameter: `model.layers.3.mlp.up_proj.weight` is `blk.3.ffn_up.weight`."""
     if name in OUTSIDE_LAYERS:
         return OUTSIDE_LAYERS[name]
     prefix, _, rest = name.partition("model.layers.")
     layer, _, path = rest.partition(".")
     module, _, parameter = path.rpartition(".")
-    if prefix or not layer.isdecimal() or module not in IN_LAYERS or parameter not in ("weight", "bias"):
+    names = {**IN_LAYERS, **IN_LAYERS_OF.get(architecture, {})}
+    if prefix or not layer.isdecimal() or module not in names or parameter not in ("weight", "bias"):
         raise ValueError(f"no name for the parameter {name}")
-    return f"blk.{layer}.{IN_LAYERS[module]}.{parameter}"
+    return f"blk.{layer}.{names[module]}.{parameter}"
 
 
 def neighbours_from_halves(rows: Array, heads: int) -> Array:
@@ -107,19 +120,38 @@ def parameters(folder: Path) -> Iterator[tuple[str, Array]]:
                 yield name, tensors.get_tensor(name).float().numpy()
 
 
-def stack_experts(named: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+def stack_experts(named: Iterable[tuple[str, Array]], architecture: str) -> Iterator[tuple[str, Array]]:
     """GGUF's names and values; matrices of single experts (out, in) become one tensor (experts, out, in)."""
     experts: dict[str, dict[int, Array]] = {}
     for name, values in named:
         path, mark, expert = name.partition(".experts.")
         if not mark:
-            yield gguf_name(name), values
+            yield gguf_name(name, architecture), values
             continue
         number, matrix, _ = expert.split(".")
         layer = path.removeprefix("model.layers.").partition(".")[0]
         experts.setdefault(f"blk.{layer}.{EXPERTS[matrix]}.weight", {})[int(number)] = values
     for name, matrices in experts.items():
         yield name, np.stack([matrices[number] for number in sorted(matrices)])
+
+
+def refuse_window(config: dict[str, Any]) -> None:
+    """llama.cpp computes these architectures over the whole context, also where the model has a sliding window."""
+    window = config.get("sliding_window") or 0
+    kinds = config.get("layer_types")
+    if config["model_type"] == "gemma2":
+        refuse_other_gemma2(config)
+        return
+    slides = "sliding_attention" in kinds if kinds else config.get("use_sliding_window", True)
+    if slides and 0 < window < config["max_position_embeddings"]:
+        raise ValueError(f"llama.cpp has no sliding window for {config['model_type']}, whose is {window} tokens")
+
+
+def refuse_other_gemma2(config: dict[str, Any]) -> None:
+    """The engine knows Gemma 2 with a window in every second layer, and scores scaled by the size of a head."""
+    kinds = ["full_attention" if layer % 2 else "sliding_attention" for layer in range(config["num_hidden_layers"])]
+    if config["layer_types"] != kinds or config["query_pre_attn_scalar"] != config["head_dim"]:
+        raise ValueError("llama.cpp has only Gemma 2 with alternating windows and scores scaled by the size of a head")
 
 
 def rope_base(config: dict[str, Any]) -> float:
@@ -168,12 +200,13 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
     Matrices take the type; norms, biases and the router of experts stay float32, as engines expect.
 
     Raises:
-        ValueError: the model is of another family, or a row is no multiple of the type's block.
+        ValueError: the model is of another family or has a sliding window, or a row is no multiple of the type's block.
     """
     config = json.loads((folder / "config.json").read_text())
     (family,) = config["architectures"]
     if family not in ARCHITECTURES:
         raise ValueError(f"{family} is not converted, only {', '.join(ARCHITECTURES)}")
+    refuse_window(config)
     architecture, neighbours = ARCHITECTURES[family]
     matrix_type, file_type = TYPES[type_name]
     heads = config["num_attention_heads"]
@@ -198,6 +231,10 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
     writer.add_vocab_size(config["vocab_size"])
     if architecture == "phi3":  # the engine wants it; as long as the context is none
         writer.add_sliding_window(config.get("sliding_window") or config["max_position_embeddings"])
+    if architecture == "gemma2":
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if experts := config.get("num_local_experts") or config.get("num_experts"):
         writer.add_expert_count(experts)
         writer.add_expert_used_count(config["num_experts_per_tok"])
@@ -210,7 +247,7 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
     divisors = rope_divisors(config, head_size)
     if divisors is not None:
         writer.add_tensor("rope_freqs.weight", divisors)
-    for name, values in stack_experts(parameters(folder)):
+    for name, values in stack_experts(parameters(folder), architecture):
         if name == "output.weight" and config.get("tie_word_embeddings"):
             continue  # the engine takes token_embd where output is missing
         if neighbours and ".attn_q." in name:
@@ -219,6 +256,8 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
             values = neighbours_from_halves(values, key_heads)
         if ".ffn_gate_inp_shexp." in name:
             values = values[0]  # (1, in)
+        if architecture in ONE_PLUS and name.endswith("norm.weight"):
+            values = values + 1
         plain = values.ndim == 1 or ".ffn_gate_inp." in name
         kind = gguf.GGMLQuantizationType.F32 if plain else matrix_type
         writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)

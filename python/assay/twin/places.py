@@ -82,6 +82,13 @@ def is_norm(module: torch.nn.Module) -> bool:
     return "Norm" in type(module).__name__ and not any(True for _ in module.children())
 
 
+def is_router(path: str, module: torch.nn.Module) -> bool:
+    """Whether it scores experts with one matrix."""
+    weight = getattr(module, "weight", None)
+    routes = path.rpartition(".")[2] in ("gate", "router") or re.search(r"Router|TopK", type(module).__name__)
+    return bool(routes) and isinstance(weight, torch.Tensor) and weight.dim() == 2 and 2 <= weight.shape[0] <= 256
+
+
 def is_transposed(module: torch.nn.Module) -> bool:
     """Whether its weight is stored [in, out]."""
     return type(module).__name__ == "Conv1D"

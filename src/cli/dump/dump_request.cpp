@@ -278,6 +278,8 @@ void add_our_rows(Command& command, DumpRequest& request) {
               "End with status 125 when nothing, or less than asked, was captured, and the program "
               "itself ended with 0.",
               request.require);
+  command.add("--json", "What was captured as one JSON object, the last line of stdout.",
+              request.json);
   command.add("--host {auto,atb,torch,ggml}",
               "What to capture in the program, default auto: everything.", request.host);
 }

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/verdict/token_choices.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "locate/program/padding.hpp"
+#include "locate/verdict/token_row.hpp"
+#include "pair/places.hpp"
+#include "pair/ranks.hpp"
+#include "reference/wide.hpp"
+#include "run/common_names.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::locate {
+namespace {
+
+using run::TensorRecord;
+
+constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
+
+/// How surely a record holds logits: 2 the model's output of that name, 1 the output of its head, 0
+/// no.
+int logits_rank(const run::Run& run, const TensorRecord& record) {
+  if (!pair::is_operand(record) || record.role != run::Role::Output || !record.bytes) return 0;
+  const std::string path = run::module_path(run, record.node);
+  if (path.empty()) return record.slot == "logits" ? 2 : 0;
+  constexpr std::array<std::string_view, 4> kHeads = {"lm_head", "embed_out", "output_layer",
+                                                      "lm_head_linear"};
+  const std::string_view last = std::string_view(path).substr(
+      path.find_last_of("./") == std::string::npos ? 0 : path.find_last_of("./") + 1);
+  return std::ranges::find(kHeads, last) != kHeads.end() ? 1 : 0;
+}
+
+/// The logits of every step of one rank: the surest record, of those the last call.
+using LogitsRecords = std::map<int64_t, const TensorRecord*>;
+LogitsRecords logits_of(const run::Run& run) {
+  LogitsRecords logits;
+  const int first = pair::first_rank(run);
+  for (const TensorRecord& record : run.records) {
+    const int rank = logits_rank(run, record);
+    if (rank == 0 || record.rank != first || record.step < 0) continue;
+    const auto [found, is_new] = logits.try_emplace(record.step, &record);
+    if (!is_new && rank >= logits_rank(run, *found->second)) found->second = &record;
+  }
+  return logits;
+}
+
+/// Logits as [sequence, position, token]: a tensor of two axes has one position of each sequence.
+struct Logits {
+  Tensor tensor;
+  int64_t sequences = 0, positions = 0, tokens = 0;
+  /// Rows (last axis but one) that were computed; null: all.
+  const std::vector<int64_t>* computed = nullptr;
+
+  [[nodiscard]] bool has(int64_t sequence, int64_t position) const {
+    if (computed == nullptr) return true;
+    const int64_t row = tensor.view.shape.size() >= 3 ? position : sequence;
+    return std::ranges::binary_search(*computed, row);
+  }
+  void read(int64_t sequence, int64_t position, std::vector<double>* row) const {
+    row->resize(static_cast<size_t>(tokens));
+    read_values(tensor.view, (sequence * positions + position) * tokens, tokens, *row);
+  }
+};
+
+std::optional<Logits> load_logits(const Program& program, const TensorRecord& record) {
+  Result<Tensor> tensor = run::load_tensor(record);
+  if (!tensor) return std::nullopt;
+  const TensorView& view = tensor->view;
+  const size_t axes = view.shape.size();
+  if (axes < 2 || !is_float(view.dtype) || values_per_element(view.dtype) != 1) return std::nullopt;
+  Logits logits;
+  logits.tokens = view.shape[axes - 1];
+  logits.positions = axes >= 3 ? view.shape[axes - 2] : 1;
+  if (logits.tokens < 2 || logits.tokens > kMaxVocabulary || logits.positions < 1)
+    return std::nullopt;
+  logits.sequences = view.element_count() / (logits.tokens * logits.positions);
+  const auto computed =
+      program.computed_rows.find(static_cast<size_t>(&record - program.run->records.data()));
+  if (computed != program.computed_rows.end()) logits.computed = &computed->second;
+  logits.tensor = *std::move(tensor);
+  return logits;
+}
+
+class TokenComparison {
+ public:
+  TokenComparison(const Program& golden, const Program& mine,
+                  const std::optional<InputDifference>& inputs)
+      : golden_(golden), mine_(mine) {
+    if (inputs) found_.other_inputs_from = inputs->step;
+  }
+
+  TokenChoices compare() {
+    const LogitsRecords partners = logits_of(*golden_.run);
+    for (const auto& [step, record] : logits_of(*mine_.run)) {
+      const auto partner = partners.find(step);
+      if (partner == partners.end()) continue;
+      step_ = step;
+      compare_records(*partner->second, *record);
+    }
+    classify();
+    return std::move(found_);
+  }
+
+ private:
+  void compare_records(const TensorRecord& golden, const TensorRecord& mine) {
+    const std::optional<Logits> g = load_logits(golden_, golden);
+    const std::optional<Logits> m = load_logits(mine_, mine);
+    if (!g || !m || g->sequences != m->sequences || g->tokens != m->tokens) return;
+    const Padding padding(golden_, step_);
+    TokenRow theirs{{}, measure::Rounding(g->tensor.view.dtype)};
+    TokenRow ours{{}, measure::Rounding(m->tensor.view.dtype)};
+    for (int64_t sequence = 0; sequence < g->sequences; ++sequence) {
+      bool is_last = true;  // what generation goes on with
+      for (int64_t back = 1; back <= std::min(g->positions, m->positions); ++back) {
+        if (padding.holds(sequence, back)) {
+          ++found_.padding;
+          continue;
+        }
+        if (!m->has(sequence, m->positions - back)) continue;
+        g->read(sequence, g->positions - back, &theirs.logits);
+        m->read(sequence, m->positions - back, &ours.logits);
+        TokenChoice choice = compare_token_rows(theirs, ours);
+        choice.step = step_;
+        choice.sequence = sequence;
+        choice.position = g->positions - back;
+        add(std::move(choice), std::exchange(is_last, false), g->tokens);
+      }
+    }
+  }
+
+  void add(TokenChoice choice, bool is_last, int64_t tokens) {
+    const bool is_other = choice.golden_token != choice.mine_token;
+    if (is_last && is_other && found_.first.step < 0) found_.first = choice;
+    if (found_.other_inputs_from >= 0 && choice.step >= found_.other_inputs_from) return;
+    if (std::isnan(choice.noise)) {
+      ++found_.not_finite;
+      return;
+    }
+    ++found_.positions;
+    chances_ += static_cast<double>(tokens);
+    sum_ += choice.divergence;
+    found_.kl_max = std::fmax(found_.kl_max, choice.divergence);
+    if (is_other) {
+      others_.push_back(std::move(choice));
+    } else {
+      sum_of_equal_ += choice.divergence;
+      found_.kl_max_without_ties = std::fmax(found_.kl_max_without_ties, choice.divergence);
+    }
+  }
+
+  /// How many choices there were decides which of them may be chance, so this comes last.
+  void classify() {
+    if (found_.positions > 0) found_.limit = limit_of_gaps(chances_);
+    double sum = sum_of_equal_;
+    for (TokenChoice& choice : others_) {
+      choice.kind = kind_of(choice);
+      if (choice.kind == ChoiceKind::NearTie) {
+        ++found_.near_ties;
+        found_.largest_near_tie = std::fmax(found_.largest_near_tie, choice.margin / choice.noise);
+        continue;
+      }
+      ++(choice.kind == ChoiceKind::Chance ? found_.chances : found_.unexplained);
+      sum += choice.divergence;
+      found_.kl_max_without_ties = std::fmax(found_.kl_max_without_ties, choice.divergence);
+    }
+    const auto positions = static_cast<double>(found_.positions);
+    if (positions > 0) found_.kl_mean = sum_ / positions;
+    const double untied = positions - static_cast<double>(found_.near_ties);
+    if (untied > 0) found_.kl_mean_without_ties = sum / untied;
+    if (found_.first.step >= 0) found_.first.kind = kind_of(found_.first);
+    list_choices();
+  }
+
+  void list_choices() {
+    std::ranges::sort(others_, {}, [](const TokenChoice& choice) {
+      return std::tuple(choice.step, choice.sequence, choice.position);
+    });
+    if (others_.size() > kListedChoices) others_.resize(kListedChoices);
+    found_.choices = std::move(others_);
+  }
+
+  [[nodiscard]] ChoiceKind kind_of(const TokenChoice& choice) const {
+    const double limit = std::isnan(found_.limit) ? limit_of_gaps(1) : found_.limit;
+    if (!(choice.gap <= limit * choice.noise)) return ChoiceKind::Unexplained;
+    return choice.margin <= kNearTie * choice.noise ? ChoiceKind::NearTie : ChoiceKind::Chance;
+  }
+
+  const Program& golden_;
+  const Program& mine_;
+  int64_t step_ = 0;
+  TokenChoices found_;
+  std::vector<TokenChoice> others_;
+  double chances_ = 0;                 // tokens that any of the compared positions could choose
+  double sum_ = 0, sum_of_equal_ = 0;  // of divergences
+};
+
+}  // namespace
+
+double limit_of_gaps(double chances) {
+  constexpr double kRuns = 1e5;
+  return 2 * std::sqrt(std::log(kRuns * chances));
+}
+
+TokenChoices find_token_choices(const Program& golden, const Program& mine,
+                                const std::optional<InputDifference>& inputs) {
+  return TokenComparison(golden, mine, inputs).compare();
+}
+
+}  // namespace assay::locate
