@@ -2,8 +2,9 @@
 #include "repeat/leaks.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
-#include <unordered_map>
+#include <tuple>
 
 #include "locate/program/owner.hpp"
 #include "repeat/spread.hpp"
@@ -75,7 +76,8 @@ class RowComparer {
                                           const Tensor& tensor) const;
   [[nodiscard]] Result<RowUse> compare(const Use& a, const Use& b, const Split& split) const;
   void find_content_dependent();
-  [[nodiscard]] bool depends_on_content(const Operator& a, const Operator& b) const;
+  [[nodiscard]] bool depends_on_content(size_t op, size_t other_op) const;
+  [[nodiscard]] bool can_judge_as_a_whole(const ModuleCall& call) const;
   [[nodiscard]] bool is_inside_dependent(const Operator& one) const;
   /// What an operator reads of the row.
   enum class Reads : uint8_t { Equal, Rounded, Other };
@@ -100,7 +102,9 @@ class RowComparer {
   RowPlace first_;
   RowPlace other_;
   const Splits& splits_;
-  std::set<CallKey> dependent_;
+  /// Calls of modules that depend on the content. True: what they have done shows it, in everything
+  /// inside them, too; false: they have an operator that can.
+  std::map<CallKey, bool> dependent_;
   /// Outputs of operators of the first run that carry, or may carry, a difference of the row.
   std::set<std::pair<size_t, size_t>> carries_;
   RowComparison result_;
@@ -141,7 +145,10 @@ Result<RowUse> RowComparer::compare(const Use& a, const Use& b, const Split& spl
 
 // Between runs of one shape: other shapes, other arguments or other places to read from are of the
 // content.
-bool RowComparer::depends_on_content(const Operator& a, const Operator& b) const {
+bool RowComparer::depends_on_content(size_t op, size_t other_op) const {
+  const Operator& a = first_.run->program().operators[op];
+  const Operator& b = other_.run->program().operators[other_op];
+  if (first_.run->arguments_of(op) != other_.run->arguments_of(other_op)) return true;
   if (a.inputs.size() != b.inputs.size() || a.outputs.size() != b.outputs.size()) return true;
   for (size_t i = 0; i < a.outputs.size(); ++i) {
     if (record(first_, a.outputs[i]).shape != record(other_, b.outputs[i]).shape) return true;
@@ -160,25 +167,35 @@ void RowComparer::find_content_dependent() {
   for (size_t op = 0; op < operators.size(); ++op) {
     const Operator& one = operators[op];
     const size_t partner = other_.run->find(one);
-    bool is_dependent = partner == kNone || is_data_dependent(one.name);
-    if (!is_dependent && has_same_shapes())
-      is_dependent = first_.run->arguments_of(op) != other_.run->arguments_of(partner) ||
-                     depends_on_content(one, other_.run->program().operators[partner]);
-    if (is_dependent) dependent_.insert(key_of(one));
+    const bool shows = partner == kNone || (has_same_shapes() && depends_on_content(op, partner));
+    if (shows || is_data_dependent(one.name)) dependent_[key_of(one)] |= shows;
   }
   for (const Operator& one : other_.run->program().operators) {
-    if (first_.run->find(one) == kNone) dependent_.insert(key_of(one));
+    if (first_.run->find(one) == kNone) dependent_[key_of(one)] = true;
   }
-  // A call at the top is the model itself: it is judged operator by operator, whatever it asks.
-  std::erase_if(dependent_, [](const CallKey& key) { return std::get<2>(key).empty(); });
-  for (const CallKey& key : dependent_) result_.content_dependent.push_back(std::get<2>(key));
+  std::set<std::string> modules;
+  for (const auto& [key, shows] : dependent_) modules.insert(std::get<2>(key));
+  result_.content_dependent.assign(modules.begin(), modules.end());
 }
 
 bool RowComparer::is_inside_dependent(const Operator& one) const {
-  return std::ranges::any_of(dependent_, [&](const CallKey& key) {
-    return std::get<0>(key) == one.rank && std::get<1>(key) == one.step &&
-           locate::is_inside(one.module, std::get<2>(key));
+  return std::ranges::any_of(dependent_, [&](const auto& dependent) {
+    const auto& [rank, step, module, call] = dependent.first;
+    if (rank != one.rank || step != one.step) return false;
+    const bool reaches_inside = dependent.second && !module.empty();
+    return reaches_inside ? locate::is_inside(one.module, module) : one.module == module;
   });
+}
+
+/// Rounding inside a module adds up with each one in it whose sums depend on the batch.
+bool RowComparer::can_judge_as_a_whole(const ModuleCall& call) const {
+  if (call.module.empty() || !has_same_shapes()) return false;
+  if (!dependent_.contains({call.rank, call.step, call.module, call.call})) return false;
+  return std::ranges::count_if(dependent_, [&](const auto& dependent) {
+           const auto& [rank, step, module, number] = dependent.first;
+           return rank == call.rank && step == call.step && module != call.module &&
+                  locate::is_inside(module, call.module);
+         }) <= 1;
 }
 
 Result<RowComparer::Reads> RowComparer::reads_of(const Operator& a, const Operator& b,
@@ -295,8 +312,7 @@ Result<RowComparison> RowComparer::run() {
   for (size_t op = 0; op < first_.run->program().operators.size(); ++op)
     ASSAY_TRY_STATUS(judge(op));
   for (const ModuleCall& call : first_.run->program().calls) {
-    const bool is_dependent = dependent_.contains({call.rank, call.step, call.module, call.call});
-    if (is_dependent && has_same_shapes()) ASSAY_TRY_STATUS(judge_call(call));
+    if (can_judge_as_a_whole(call)) ASSAY_TRY_STATUS(judge_call(call));
   }
   return std::move(result_);
 }

@@ -162,6 +162,43 @@ TEST(CompareRows, ARowThatReadsItsNeighbourIsExactAndCounted) {
   EXPECT_EQ(found.findings[0].relative_error, 1);  // 4 instead of 2
 }
 
+/// Rows above 4 go to an expert, which doubles them; how many they are changes the kernel, and so
+/// what `of_row` makes of the second row.
+Model experts(const std::function<double(double doubled, size_t count)>& of_row) {
+  return [of_row](TestRun& test, const Values& rows) {
+    Values chosen;
+    Values out = mapped(rows, [](double x) { return 2 * x; });
+    std::ranges::copy_if(rows, std::back_inserter(chosen), [](double x) { return x > 4; });
+    out[1] = of_row(out[1], chosen.size());
+    const auto count = static_cast<int64_t>(rows.size());
+    const Value in = test.value(DType::Float32, {count, 1}, rows);
+    test.module_input("experts", "0", in);
+    const Value few =
+        test.op("experts", "aten.masked_select.default", {{"self", in}}, "{}",
+                test.value(DType::Float32, {static_cast<int64_t>(chosen.size())}, chosen));
+    const Value last = test.op("experts", "my.combine.default", {{"self", in}, {"few", few}}, "{}",
+                               test.value(DType::Float32, {count, 1}, out));
+    test.module_output("experts", last);
+  };
+}
+
+TEST(CompareRows, ExpertsMayRoundByTheNumberOfTheirTokens) {
+  const auto rounds = [](double doubled, size_t count) {
+    return doubled + (count > 2 ? 0x1p-20 : 0);  // one ULP of 10 in float32
+  };
+  const RowComparison found = compared(experts(rounds), {1, 5, 2}, {7, 5, 9});
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_EQ(found.content_dependent, (std::vector<std::string>{"experts"}));
+}
+
+TEST(CompareRows, ExpertsThatDropATokenForANeighboursLeak) {
+  const auto drops = [](double doubled, size_t count) { return count == 2 ? 0 : doubled; };
+  const RowComparison found = compared(experts(drops), {1, 5, 2}, {7, 5, 3});
+  ASSERT_EQ(found.findings.size(), 1);
+  EXPECT_EQ(found.findings[0].place.module, "experts");
+  EXPECT_EQ(found.findings[0].relative_error, 1);
+}
+
 TEST(CompareRows, AloneIsHeldAgainstTheRowOfABatch) {
   const Made few(healthy, {5, 5, 5});
   const Made more(healthy, {5, 5, 5, 5});
