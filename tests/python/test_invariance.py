@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import assay
-from assay import invariance
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+invariance = assay.invariance
 families = pytest.importorskip("bench.faults.families")
 leaks = pytest.importorskip("bench.faults.leaks")
 
