@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import Error, FileError, FormatError
 
 if TYPE_CHECKING:
-    from assay import twin
+    from assay import invariance, twin
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
     from assay._locate import Finding, Verdict, locate
@@ -48,6 +48,7 @@ _LAZY = {
     "compare": "assay._compare",
     "digest": "assay._run",
     "graph_diff": "assay.topology",
+    "invariance": "assay.invariance",
     "locate": "assay._locate",
     "opcheck": "assay._check",
     "open": "assay._run",
@@ -78,6 +79,7 @@ __all__ = [
     "compare",
     "digest",
     "graph_diff",
+    "invariance",
     "locate",
     "opcheck",
     "open",

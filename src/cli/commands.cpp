@@ -24,6 +24,8 @@ constexpr CommandRow kCommands[] = {
      true},
     {"repeat", "", "Says whether a program computes the same bits each time", repeat_command, false,
      true},
+    {"invariance", "", "Says whether a row of a batch depends on its neighbours",
+     invariance_command, false, true},
     {"show", "", "Lists a run; shows one tensor's values, statistics and histogram", show_command},
     {"verify", "", "Says whether a run is as its capture left it", verify_command},
     {"convert", "", "", older_convert_command, false, false, is_older_convert},

@@ -23,6 +23,7 @@ COMMANDS = [
     "gate",
     "opcheck",
     "repeat",
+    "invariance",
     "show",
     "verify",
     "convert",
