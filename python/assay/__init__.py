@@ -20,6 +20,7 @@ from assay.errors import Error, FileError, FormatError
 if TYPE_CHECKING:
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
+    from assay._fingerprint import Fingerprint, fingerprint
     from assay._locate import Finding, Verdict, locate
     from assay._run import Record, Run, Selection, digest, open, read_tensor, stats
     from assay.topology import atb_json_to_onnx, graph_diff
@@ -32,6 +33,7 @@ _LAZY = {
     "Capture": "assay.torch.capture",
     "Comparison": "assay._compare",
     "Finding": "assay._locate",
+    "Fingerprint": "assay._fingerprint",
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
     "Run": "assay._run",
@@ -41,6 +43,7 @@ _LAZY = {
     "capture": "assay.torch.capture",
     "compare": "assay._compare",
     "digest": "assay._run",
+    "fingerprint": "assay._fingerprint",
     "graph_diff": "assay.topology",
     "locate": "assay._locate",
     "opcheck": "assay._check",
@@ -55,6 +58,7 @@ __all__ = [
     "Error",
     "FileError",
     "Finding",
+    "Fingerprint",
     "FormatError",
     "OpcheckReport",
     "Record",
@@ -66,6 +70,7 @@ __all__ = [
     "capture",
     "compare",
     "digest",
+    "fingerprint",
     "graph_diff",
     "locate",
     "opcheck",

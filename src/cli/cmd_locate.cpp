@@ -57,7 +57,7 @@ Status write_page(const run::RunPair& pair, const Bisected& located, const Locat
 Result<Bisected> judge_runs(const std::string& golden_path, const std::string& my_path,
                             const LocateRequest& request) {
   ProgressBar bar;
-  ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path));
+  ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path, request.verdict.golden_weights));
   const auto& [golden, mine, notes] = pair;
   ASSAY_TRY(const pair::Correspondence pairs,
             pair::correspond(golden, mine, request.said, engines::for_pairing()));

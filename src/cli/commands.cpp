@@ -20,6 +20,8 @@ constexpr CommandRow kCommands[] = {
     {"compare", "cc", "Compare two runs or two tensor files, tensor by tensor", compare_command,
      true},
     {"locate", "", "Name the first wrong operator of a run", locate_command},
+    {"fingerprint", "", "Writes what of a golden run is small enough to commit",
+     fingerprint_command},
     {"show", "", "Lists a run; shows one tensor's values, statistics and histogram", show_command},
     {"verify", "", "Says whether a run is as its capture left it", verify_command},
     {"convert", "", "", older_convert_command, false, false, is_older_convert},

@@ -196,6 +196,8 @@ struct Run {
   /// What the capture itself found, for people: graph breaks, overflows, an output that another
   /// operator changed. One sentence each.
   std::vector<std::string> findings;
+  /// What healthy runs differ from this one by, as JSON of a floor profile, where its file tells.
+  std::string floors;
 
   [[nodiscard]] bool has(Trait trait) const { return has_trait(layout, trait); }
   /// Nodes are modules, or files and names that stand for some; otherwise they are the operators of
@@ -209,8 +211,11 @@ struct Run {
   /// Nodes have parents: the run tells its topology, or their names do.
   [[nodiscard]] bool has_tree() const { return topology.has_value() || has(Trait::AtbOperations); }
 
-  /// Two engines may order the units of a layer differently; runs of one layout are of one engine.
-  [[nodiscard]] bool is_laid_out_like(const Run& other) const { return layout == other.layout; }
+  /// Two engines may order the units of a layer differently; runs of one layout are of one engine,
+  /// and so are a run and a fingerprint.
+  [[nodiscard]] bool is_laid_out_like(const Run& other) const {
+    return layout == other.layout || (has(Trait::AtenOperators) && other.has(Trait::AtenOperators));
+  }
 
   /// The folder of a record's node; empty where nodes are none.
   [[nodiscard]] std::string node_folder(const TensorRecord& record) const;

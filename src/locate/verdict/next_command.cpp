@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/verdict/next_command.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/shell_words.hpp"
@@ -27,6 +28,14 @@ std::string dump_command(const run::Run& run, const std::string& folder,
 std::string floor_command(const run::Run& golden, const run::Run& mine) {
   return "assay compare " + shell_quote(golden.path) + " " + shell_quote(mine.path) +
          " --floor-run GOLDEN:MINE for each of 5 healthy prompts";
+}
+
+// Weights with the digests of the fingerprint would let its program be replayed.
+bool wants_weights(const run::Run& golden) {
+  return golden.has(Trait::WithoutValues) && !golden.operations.empty() &&
+         std::ranges::any_of(golden.records, [](const run::TensorRecord& record) {
+           return !record.leaf.empty() && !record.bytes;
+         });
 }
 
 // The module and what is inside it.
@@ -59,6 +68,9 @@ std::string next_command(const Verdict& verdict, const run::Run& golden, const r
     return dump_command(mine, "mine-operators", suspects(verdict));
   }
   if (verdict.outcome == VerdictOutcome::Clean) return {};
+  if (wants_weights(golden))
+    return "assay locate " + shell_quote(golden.path) + " " + shell_quote(mine.path) +
+           " --golden-weights CHECKPOINT";
   if (!golden_has_program) {
     if (is_other_framework(golden))
       return verdict.floor == Floor::Measured ? std::string() : floor_command(golden, mine);
