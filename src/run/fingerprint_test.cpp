@@ -10,6 +10,7 @@
 #include "formats/gzip.hpp"
 #include "run/fingerprint/fingerprint.hpp"
 #include "run/lend.hpp"
+#include "run/logits.hpp"
 #include "run/run.hpp"
 #include "run/test_folder.hpp"
 #include "stats/whole_tensor.hpp"
@@ -293,6 +294,46 @@ TEST_F(Fingerprint, IsBounded) {
               d["kept"][0] = base64(std::string(4, 'x'));
             }).code,
             Errc::Invalid);
+}
+
+// Token t has the logit 7 t mod 40 at the last position: all numbers below 40, each once.
+TEST(TopChoices, AreTheLargestOfTheLastPosition) {
+  std::vector<float> values;
+  for (int position = 0; position < 2; ++position) {
+    for (int token = 0; token < 40; ++token)
+      values.push_back(static_cast<float>(position == 0 ? -token : (token * 7) % 40));
+  }
+  const TensorView view =
+      make_view(DType::Float32, Dims{1, 2, 40}, std::as_bytes(std::span(values))).value();
+  const std::optional<TopChoices> choices = top_choices(view);
+  ASSERT_TRUE(choices);
+  EXPECT_EQ(choices->vocabulary, 40);
+  ASSERT_EQ(choices->rows.size(), 1u);
+  ASSERT_EQ(choices->rows[0].size(), kTopChoices);
+  for (size_t i = 0; i < kTopChoices; ++i) {
+    EXPECT_EQ(choices->rows[0][i].logit, 39.0 - static_cast<double>(i));
+    EXPECT_EQ(choices->rows[0][i].token * 7 % 40, 39 - static_cast<int64_t>(i));
+  }
+}
+
+TEST_F(Fingerprint, HoldsTheChoicesOfLogits) {
+  for (TensorRecord& record : golden_.records) {
+    if (record.is_of_operator() || record.role != Role::Output) continue;
+    record.node = "";
+    record.slot = "logits";
+    record.shape = Dims{1, 2};
+    record.strides = Dims{2, 1};
+  }
+  const CapturedRun read = fingerprint();
+  ASSERT_TRUE(read.records[4].choices);
+  EXPECT_EQ(read.records[4].choices->vocabulary, 2);
+  EXPECT_EQ(read.records[4].choices->rows.at(0).at(0).token, 0);  // 0.75 against -0.5
+  EXPECT_EQ(read.records[4].choices->rows.at(0).at(0).logit, 0.75);
+  EXPECT_EQ(read.records[4].choices->rows.at(0).at(1).logit, -0.5);
+  EXPECT_EQ(error_of([](json& d) { d["choices"]["tokens"][1] = 7; }).code, Errc::Invalid);
+  EXPECT_EQ(error_of([](json& d) { d["choices"]["tokens"][0] = 7; }).code, Errc::Invalid);
+  EXPECT_EQ(error_of([](json& d) { d["choices"]["logits"] = ""; }).code, Errc::Invalid);
+  EXPECT_EQ(error_of([](json& d) { d["choices"]["tokens"].push_back(2); }).code, Errc::Invalid);
 }
 
 TEST(OpenFingerprint, SaysWhatAGzipFileIsNot) {

@@ -94,8 +94,12 @@ std::vector<std::string> lend_values(Run* borrower, const Run& lender) {
 }
 
 Result<Run> open_weights(const std::string& path) {
-  ASSAY_TRY(Run weights, is_folder(path) ? open_checkpoint(path) : open_run(path));
-  weights.path = path;
+  Result<Run> weights = is_folder(path) ? open_checkpoint(path) : open_run(path);
+  // A run may hold them, too.
+  if (!weights && is_folder(path)) {
+    if (Result<Run> run = open_run(path)) weights = std::move(run);
+  }
+  if (weights) weights->path = path;
   return weights;
 }
 

@@ -15,7 +15,7 @@ namespace assay::run {
 /// returns   sentences for people: how many were found
 std::vector<std::string> lend_values(Run* borrower, const Run& lender);
 
-/// A checkpoint: a folder or a file of weights.
+/// A checkpoint: a folder or a file of weights; or a run that holds them.
 /// errors  of open_checkpoint() and open_run()
 [[nodiscard]] Result<Run> open_weights(const std::string& path);
 

@@ -72,6 +72,19 @@ class FoundDamage {
   std::vector<Damage> list_;
 };
 
+/// A token and its logit.
+struct Choice {
+  int64_t token = 0;
+  double logit = 0;
+};
+
+/// What a model chose from: the largest logits of the last position of each sequence, largest
+/// first.
+struct TopChoices {
+  int64_t vocabulary = 0;
+  std::vector<std::vector<Choice>> rows;  // two or more each
+};
+
 class PayloadCheck;
 
 using native::kOperatorMark;
@@ -107,6 +120,8 @@ struct TensorRecord {
   std::optional<stats::TensorStats> stats;
   std::string stats_file;  // where the statistics are from, if they have a file of their own
   std::optional<stats::Digest> digest;
+  /// Of logits whose bytes are not there: what is known of them. Null: nothing.
+  std::shared_ptr<const TopChoices> choices;
   /// What the capture saw in `bytes`, shared by all records of them; null: nothing is known.
   std::shared_ptr<PayloadCheck> check;
   std::string value;  // for non-tensor leaves: their text

@@ -15,8 +15,8 @@ import pytest
 from assay_command import binary, run
 
 TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
-COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor"]
-COMMANDS += ["graph", *TOOLS, "completion", "man", "help"]
+COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "fingerprint", "show", "verify", "convert", "overflow"]
+COMMANDS += ["doctor", "graph", *TOOLS, "completion", "man", "help"]
 OLD_COMMANDS = ["compare", "dump", "errcheck", "opcheck", *TOOLS]
 SHARE = Path(sys.prefix) / "share"
 

@@ -141,6 +141,8 @@ class Reader:
         value |= {name: take(name) for name in ("id", "storage", "offset", "writes")}
         value |= {name: self.text(take(name)) for name in ("leaf", "memory")}
         value["has"] = take("has")
+        if value["has"] & 32:
+            value["rows"] = take("rows")
         if value["has"] & 3:
             value |= {name: take(name) for name in ("count", "nan", "positive_inf", "negative_inf")}
         self.values.append(value)

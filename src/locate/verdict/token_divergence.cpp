@@ -2,36 +2,26 @@
 #include "locate/verdict/token_divergence.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "pair/places.hpp"
 #include "pair/ranks.hpp"
-#include "run/common_names.hpp"
-#include "tensor/convert.hpp"
+#include "run/logits.hpp"
 
 namespace assay::locate {
 namespace {
 
 using run::TensorRecord;
 
-constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxSequences = int64_t{1} << 16;
 
-/// How surely a record holds logits: 2 the model's output of that name, 1 the output of its head, 0
-/// no.
-int logits_rank(const run::Run& run, const TensorRecord& record) {
-  if (!pair::is_operand(record) || record.role != run::Role::Output || !record.bytes) return 0;
-  const std::string path = run::module_path(run, record.node);
-  if (path.empty()) return record.slot == "logits" ? 2 : 0;
-  constexpr std::array<std::string_view, 4> kHeads = {"lm_head", "embed_out", "output_layer",
-                                                      "lm_head_linear"};
-  const std::string_view last = std::string_view(path).substr(
-      path.find_last_of("./") == std::string::npos ? 0 : path.find_last_of("./") + 1);
-  return std::ranges::find(kHeads, last) != kHeads.end() ? 1 : 0;
+/// 0 as well where nothing of them is known.
+int known_logits(const run::Run& run, const TensorRecord& record) {
+  return record.bytes || record.choices ? run::logits_rank(run, record) : 0;
 }
 
 /// The logits of every step of one rank: the surest record, of those the last call.
@@ -40,32 +30,12 @@ Logits logits_of(const run::Run& run) {
   Logits logits;
   const int first = pair::first_rank(run);
   for (const TensorRecord& record : run.records) {
-    const int rank = logits_rank(run, record);
+    const int rank = known_logits(run, record);
     if (rank == 0 || record.rank != first || record.step < 0) continue;
     const auto [found, is_new] = logits.try_emplace(record.step, &record);
-    if (!is_new && rank >= logits_rank(run, *found->second)) found->second = &record;
+    if (!is_new && rank >= known_logits(run, *found->second)) found->second = &record;
   }
   return logits;
-}
-
-/// Values of the last position of one sequence, [vocabulary].
-std::vector<double> last_row(const TensorView& view, int64_t sequence) {
-  const auto rank = static_cast<int64_t>(view.shape.size());
-  const int64_t vocabulary = view.shape[static_cast<size_t>(rank - 1)];
-  const int64_t positions = rank >= 3 ? view.shape[static_cast<size_t>(rank - 2)] : 1;
-  std::vector<double> row(static_cast<size_t>(vocabulary));
-  read_values(view, ((sequence + 1) * positions - 1) * vocabulary, vocabulary, row);
-  return row;
-}
-
-/// [batch, position, vocabulary] or [sequence, vocabulary].
-int64_t sequences_of(const TensorView& view) {
-  const size_t rank = view.shape.size();
-  if (rank < 2 || !is_float(view.dtype) || values_per_element(view.dtype) != 1) return 0;
-  const int64_t vocabulary = view.shape[rank - 1];
-  const int64_t positions = rank >= 3 ? view.shape[rank - 2] : 1;
-  if (vocabulary < 2 || vocabulary > kMaxVocabulary || positions < 1) return 0;
-  return view.element_count() / (vocabulary * positions);
 }
 
 size_t largest(const std::vector<double>& row) {
@@ -102,18 +72,56 @@ std::optional<TokenDivergence> compare_rows(const std::vector<double>& golden,
   return found;
 }
 
+/// Golden's logits of some tokens, among them the largest ones: what is unknown is no larger than
+/// the smallest of these.
+std::optional<TokenDivergence> compare_choices(const std::vector<run::Choice>& golden,
+                                               const std::vector<double>& mine) {
+  const size_t m = largest(mine);
+  const auto mine_of = [&](const run::Choice& one) { return mine[static_cast<size_t>(one.token)]; };
+  if (golden.front().token == static_cast<int64_t>(m)) return std::nullopt;
+  const auto known = std::ranges::find(golden, static_cast<int64_t>(m), &run::Choice::token);
+  const double of_m = known == golden.end() ? golden.back().logit : known->logit;
+  std::vector<double> theirs, ours;
+  for (const run::Choice& one : golden) {
+    theirs.push_back(one.logit);
+    ours.push_back(mine_of(one));
+  }
+  TokenDivergence found;
+  found.golden_token = golden.front().token;
+  found.mine_token = static_cast<int64_t>(m);
+  found.margin = golden[0].logit - golden[1].logit;
+  found.difference =
+      std::max(std::abs(mine_of(golden.front()) - golden.front().logit), std::abs(mine[m] - of_m));
+  found.near_tie = found.margin <= kNearTie * spread_of_difference(theirs, ours);
+  return found;
+}
+
+std::optional<TokenDivergence> compare_with_choices(const run::TopChoices& golden,
+                                                    const TensorView& mine) {
+  if (std::cmp_not_equal(golden.rows.size(), run::sequences_of(mine)) ||
+      golden.vocabulary != mine.shape[mine.shape.size() - 1])
+    return std::nullopt;
+  for (size_t i = 0; i < golden.rows.size(); ++i) {
+    std::optional<TokenDivergence> found =
+        compare_choices(golden.rows[i], run::last_row(mine, static_cast<int64_t>(i)));
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
 std::optional<TokenDivergence> compare_logits(const TensorRecord& golden,
                                               const TensorRecord& mine) {
-  const Result<Tensor> g = run::load_tensor(golden);
   const Result<Tensor> m = run::load_tensor(mine);
+  if (m && golden.choices) return compare_with_choices(*golden.choices, m->view);
+  const Result<Tensor> g = run::load_tensor(golden);
   if (!g || !m) return std::nullopt;
-  const int64_t sequences = sequences_of(g->view);
-  if (sequences < 1 || sequences > kMaxSequences || sequences != sequences_of(m->view) ||
+  const int64_t sequences = run::sequences_of(g->view);
+  if (sequences < 1 || sequences > kMaxSequences || sequences != run::sequences_of(m->view) ||
       g->view.shape[g->view.shape.size() - 1] != m->view.shape[m->view.shape.size() - 1])
     return std::nullopt;
   for (int64_t sequence = 0; sequence < sequences; ++sequence) {
     std::optional<TokenDivergence> found =
-        compare_rows(last_row(g->view, sequence), last_row(m->view, sequence));
+        compare_rows(run::last_row(g->view, sequence), run::last_row(m->view, sequence));
     if (found) return found;
   }
   return std::nullopt;

@@ -49,6 +49,49 @@ TEST(TokenDivergence, OneLogitFarOffIsNoTie) {
   EXPECT_FALSE(found.near_tie);
 }
 
+/// Golden has no bytes, and its largest logits only.
+void leave_choices(TestRun& golden, int64_t vocabulary, std::vector<run::Choice> row) {
+  run::TensorRecord& record = golden.run().records.back();
+  record.bytes.reset();
+  record.choices =
+      std::make_shared<const run::TopChoices>(run::TopChoices{vocabulary, {std::move(row)}});
+}
+
+TEST(TokenDivergence, OfGoldensLargestLogitsIsTheSame) {
+  TestRun golden;
+  add_step(golden, 0, {1, 5, 2});
+  leave_choices(golden, 3, {{1, 5}, {2, 2}, {0, 1}});
+  TestRun mine;
+  add_step(mine, 0, {1, 3, 4});
+  const TokenDivergence found = find_token_divergence(golden.run(), mine.run());
+  EXPECT_EQ(found.golden_token, 1);
+  EXPECT_EQ(found.mine_token, 2);
+  EXPECT_DOUBLE_EQ(found.margin, 3);
+  EXPECT_DOUBLE_EQ(found.difference, 2);
+  EXPECT_TRUE(found.near_tie);  // as with all three of them, above
+}
+
+TEST(TokenDivergence, ATokenBeyondGoldensLargestDiffersAtLeastByTheSmallestOfThese) {
+  TestRun golden;
+  add_step(golden, 0, {1, 5, 2});
+  leave_choices(golden, 3, {{1, 5}, {2, 2}});
+  TestRun mine;
+  add_step(mine, 0, {9, 5, 2});
+  const TokenDivergence found = find_token_divergence(golden.run(), mine.run());
+  EXPECT_EQ(found.mine_token, 0);
+  EXPECT_DOUBLE_EQ(found.difference, 7);  // 9 - 2
+  EXPECT_FALSE(found.near_tie);           // the others do not differ
+}
+
+TEST(TokenDivergence, ChoicesOfAnotherVocabularyAreLeftOut) {
+  TestRun golden;
+  add_step(golden, 0, {1, 5, 2});
+  leave_choices(golden, 4, {{1, 5}, {3, 2}});
+  TestRun mine;
+  add_step(mine, 0, {9, 5, 2});
+  EXPECT_EQ(find_token_divergence(golden.run(), mine.run()).step, -1);
+}
+
 TEST(TokenDivergence, IsOfTheFirstRankThatTheUserDidNotLeaveOut) {
   TestRun golden;
   TestRun mine;

@@ -119,12 +119,12 @@ Status check_size(std::string_view column, size_t bytes, std::string_view what) 
                                  std::to_string(bytes));
 }
 
+/// Sums of float64 may be infinite.
 bool is_plausible(const TensorStats& stats) {
   if (stats.finite_count() <= 0) return true;
   const auto is_finite = [](double value) { return std::isfinite(value); };
-  return is_finite(stats.min) && is_finite(stats.max) && is_finite(stats.mean) &&
-         is_finite(stats.l2_norm) && stats.l2_norm >= 0 &&
-         (!stats.sketch || std::ranges::all_of(*stats.sketch, is_finite));
+  return is_finite(stats.min) && is_finite(stats.max) && !std::isnan(stats.mean) &&
+         stats.l2_norm >= 0 && (!stats.sketch || std::ranges::all_of(*stats.sketch, is_finite));
 }
 
 Status check_plausible(const std::vector<TensorStats>& all) {

@@ -116,7 +116,7 @@ TEST(UnpackStatistics, RefusesColumnsOfAnotherLengthAndNumbersThatAreNone) {
   columns.sketches = "more";
   EXPECT_FALSE(unpack_rounded(columns, &all));
   columns = pack_rounded(all);
-  columns.l2 = "\x7f\x80\x01";  // NaN
+  columns.l2 = "\x7f\xc0\x01";  // NaN
   EXPECT_FALSE(unpack_rounded(columns, &all));
   columns.l2 = "\xbf\x80\x01";  // a negative norm
   EXPECT_FALSE(unpack_rounded(columns, &all));

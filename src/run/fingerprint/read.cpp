@@ -2,8 +2,10 @@
 // A fingerprint becomes the run that it was made of, without most of its values. Nothing in the
 // file is trusted: what comes out is bounded, and so is every number.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/text.hpp"
 #include "formats/gzip.hpp"
@@ -139,6 +141,8 @@ struct Tables {
   std::vector<Numbers> lists;
   std::vector<std::string> kept;
   std::string digests;
+  Numbers tokens;      // of choices
+  std::string logits;  // float64
 };
 
 Result<Tables> tables_of(const json& document) {
@@ -166,6 +170,11 @@ Result<Tables> tables_of(const json& document) {
     tables.kept.push_back(*std::move(bytes));
   }
   ASSAY_TRY(tables.digests, bytes_of(document, key::kDigests));
+  const json* choices = member(document, key::kChoices);
+  if (choices == nullptr) return fail(wrong(key::kChoices, "is missing"));
+  ASSAY_TRY(const json* tokens, list_of(*choices, key::kTokens));
+  ASSAY_TRY(tables.tokens, whole_numbers(*tokens, key::kTokens));
+  ASSAY_TRY(tables.logits, bytes_of(*choices, key::kLogits));
   return tables;
 }
 
@@ -249,8 +258,11 @@ class Reader {
     ASSAY_TRY(const json* groups, list_of(document_, key::kGroups));
     ASSAY_TRY_STATUS(check_counts(*groups));
     for (const json& group : *groups) ASSAY_TRY_STATUS(read_group(group));
-    if (next_kept_ != tables_.kept.size() || next_digest_ * kDigestBytes != tables_.digests.size())
-      return fail(wrong(key::kKept, "values or digests are left over"));
+    if (next_kept_ != tables_.kept.size() ||
+        next_digest_ * kDigestBytes != tables_.digests.size() ||
+        next_token_ != tables_.tokens.size() ||
+        next_logit_ * sizeof(double) != tables_.logits.size())
+      return fail(wrong(key::kKept, "values, digests or choices are left over"));
     ASSAY_TRY_STATUS(read_statistics(key::kRounded, kHasRounded, unpack_rounded));
     ASSAY_TRY_STATUS(read_statistics(key::kExact, kHasExact, unpack_exact));
     for (size_t i = 0; i < run_.records.size(); ++i) {
@@ -475,6 +487,7 @@ class Reader {
     record.memory_format = *memory;
     ASSAY_TRY(value.has, (*columns)[column::kHas].next(0, kAllBits));
     ASSAY_TRY_STATUS(read_counts(columns, &value));
+    if ((value.has & kHasChoices) != 0) ASSAY_TRY_STATUS(read_choices(columns, &record));
     if ((value.has & kHasDigest) != 0) ASSAY_TRY_STATUS(read_digest(&record));
     if ((value.has & kIsKept) != 0) ASSAY_TRY_STATUS(read_kept(&record));
     values_.push_back(std::move(value));
@@ -505,6 +518,40 @@ class Reader {
     if ((value->has & kHasSketch) != 0) stats.sketch.emplace();
     value->record.stats = stats;
     return {};
+  }
+
+  Status read_choices(GroupColumns* columns, TensorRecord* record) {
+    if (!record->shape || record->shape->empty())
+      return fail(wrong(key::kChoices, "of a tensor without axes"));
+    TopChoices choices;
+    choices.vocabulary = record->shape->span().back();
+    ASSAY_TRY(const int64_t rows, (*columns)[column::kRows].next(1, INT32_MAX));
+    for (int64_t i = 0; i < rows; ++i) {
+      ASSAY_TRY(std::vector<Choice> row, read_row(choices.vocabulary));
+      choices.rows.push_back(std::move(row));
+    }
+    record->choices = std::make_shared<const TopChoices>(std::move(choices));
+    return {};
+  }
+
+  /// The number of tokens, then these; their logits stand elsewhere, the largest first.
+  Result<std::vector<Choice>> read_row(int64_t vocabulary) {
+    const size_t left = tables_.tokens.size() - next_token_;
+    const int64_t count = left > 0 ? tables_.tokens[next_token_++] : 0;
+    if (count < 2 || std::cmp_greater_equal(count, left))
+      return fail(wrong(key::kTokens, "a row of another size"));
+    std::vector<Choice> row;
+    for (int64_t i = 0; i < count; ++i) {
+      const size_t at = sizeof(double) * next_logit_++;
+      if (at + sizeof(double) > tables_.logits.size())
+        return fail(wrong(key::kLogits, "ends too early"));
+      row.push_back({tables_.tokens[next_token_++], load<double>(tables_.logits.data() + at)});
+      const bool is_token = row.back().token >= 0 && row.back().token < vocabulary;
+      if (!is_token || std::isnan(row.back().logit) ||
+          (i > 0 && row[row.size() - 2].logit < row.back().logit))
+        return fail(wrong(key::kChoices, "no token, or not the next largest logit"));
+    }
+    return row;
   }
 
   Status read_digest(TensorRecord* record) {
@@ -587,6 +634,8 @@ class Reader {
   std::map<int, Makers> makers_;
   uint64_t text_bytes_ = 0;
   size_t next_digest_ = 0;
+  size_t next_token_ = 0;
+  size_t next_logit_ = 0;
   size_t next_kept_ = 0;
   // Of the group that is being read:
   int rank_ = 0;

@@ -26,6 +26,7 @@ inline constexpr const char* kLists = "lists";
 inline constexpr const char* kGroups = "groups";
 inline constexpr const char* kDigests = "digests";
 inline constexpr const char* kKept = "kept";
+inline constexpr const char* kChoices = "choices";
 inline constexpr const char* kRounded = "statistics";
 inline constexpr const char* kExact = "exact_statistics";
 // of a group
@@ -39,6 +40,9 @@ inline constexpr const char* kMax = "max";
 inline constexpr const char* kMean = "mean";
 inline constexpr const char* kScale = "scale";
 inline constexpr const char* kSketch = "sketch";
+// of choices
+inline constexpr const char* kTokens = "tokens";
+inline constexpr const char* kLogits = "logits";
 }  // namespace key
 
 /// Columns of a group. Of records:
@@ -51,7 +55,8 @@ inline constexpr std::string_view kKnown = "known", kForm = "form", kNewForm = "
                                   kId = "id", kStorage = "storage", kOffset = "offset",
                                   kWrites = "writes", kLeaf = "leaf", kMemory = "memory",
                                   kHas = "has", kCount = "count", kNan = "nan",
-                                  kPositiveInf = "positive_inf", kNegativeInf = "negative_inf";
+                                  kPositiveInf = "positive_inf", kNegativeInf = "negative_inf",
+                                  kRows = "rows";
 // of operators
 inline constexpr std::string_view kOperatorType = "op_type", kOperatorModule = "op_module",
                                   kOperatorCall = "op_call", kOperatorNumber = "op_number",
@@ -64,7 +69,7 @@ enum class State : int64_t { Tensor, Value, NotCaptured, Problem };
 
 /// What is known of a value: bits of the column "has".
 inline constexpr int64_t kHasRounded = 1, kHasExact = 2, kHasSketch = 4, kHasDigest = 8,
-                         kIsKept = 16, kAllBits = 31;
+                         kIsKept = 16, kHasChoices = 32, kAllBits = 63;
 
 /// Codes of the column "from": an input's maker.
 inline constexpr int64_t kNoMaker = 0;

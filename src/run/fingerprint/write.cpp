@@ -12,6 +12,7 @@
 #include "run/fingerprint/fingerprint.hpp"
 #include "run/fingerprint/numbers.hpp"
 #include "run/fingerprint/schema.hpp"
+#include "run/logits.hpp"
 #include "stats/whole_tensor.hpp"
 
 namespace assay::run {
@@ -125,6 +126,7 @@ struct Value {
   stats::TensorStats stats = {};
   stats::Digest digest = {};
   std::string kept = {};
+  std::optional<TopChoices> choices = {};
 };
 
 class Writer {
@@ -198,8 +200,8 @@ class Writer {
     return std::ranges::any_of(value.records, [&](size_t i) { return is(run_.records[i]); });
   }
 
-  /// Statistics of what modules return and are given, of parameters exact ones, since limits for
-  /// equal types are narrow; the digest of what somebody else may have the values of.
+  /// Statistics of what modules return and are given: exact ones of integers, and of parameters,
+  /// since limits for equal types are narrow; the digest of what somebody else may have the values of.
   Status complete(Value* value) {
     const TensorRecord& first = run_.records[value->records.front()];
     const bool is_captured_weight = any_of(*value, is_parameter_or_buffer);
@@ -207,8 +209,9 @@ class Writer {
       return !record.is_of_operator() && record.kind == RecordKind::Operand;
     });
     ASSAY_TRY_STATUS(keep(value));
-    if (options_.statistics && is_of_module && is_float_tensor(first))
-      ASSAY_TRY_STATUS(add_statistics(value, is_captured_weight));
+    if (options_.statistics && is_of_module)
+      ASSAY_TRY_STATUS(add_statistics(value, is_captured_weight || !is_float_tensor(first)));
+    ASSAY_TRY_STATUS(add_choices(value));
     const bool is_given = any_of(*value, [](const TensorRecord& record) {
       return record.role == Role::Input && record.producer < 0;
     });
@@ -248,6 +251,23 @@ class Writer {
     }
     value->has |= exact || !can_be_rounded(value->stats) ? kHasExact : kHasRounded;
     if (value->stats.sketch) value->has |= kHasSketch;
+    return {};
+  }
+
+  /// Of logits: what near ties are told by.
+  Status add_choices(Value* value) {
+    const auto is_logits = [this](const TensorRecord& record) {
+      return !record.is_of_operator() && logits_rank(run_, record) > 0;
+    };
+    if (!any_of(*value, is_logits)) return {};
+    for (const size_t i : value->records) {
+      if (run_.records[i].choices) value->choices = *run_.records[i].choices;
+    }
+    if (const TensorRecord* record = stored(*value)) {
+      ASSAY_TRY(const Tensor tensor, load_tensor(*record));
+      value->choices = top_choices(tensor.view);
+    }
+    if (value->choices) value->has |= kHasChoices;
     return {};
   }
 
@@ -471,6 +491,7 @@ class Writer {
     put(column::kLeaf, texts_.of(record.leaf));
     put(column::kMemory, texts_.of(record.memory_format));
     put(column::kHas, value.has);
+    if (value.choices) put(column::kRows, static_cast<int64_t>(value.choices->rows.size()));
     if ((value.has & (kHasRounded | kHasExact)) == 0) return;
     put(column::kCount, value.stats.count);
     put(column::kNan, value.stats.nan_count);
@@ -502,11 +523,14 @@ class Writer {
     std::vector<stats::TensorStats> rounded, exact;
     std::string digests;
     json kept = json::array();
+    json tokens = json::array();
+    std::string logits;
     for (const size_t number : order_) {
       const Value& value = values_[number];
       if ((value.has & kHasRounded) != 0) rounded.push_back(value.stats);
       if ((value.has & kHasExact) != 0) exact.push_back(value.stats);
       if ((value.has & kIsKept) != 0) kept.push_back(base64(value.kept));
+      if (value.choices) append_choices(*value.choices, &tokens, &logits);
       if ((value.has & kHasDigest) == 0) continue;
       append(digests, value.digest.high);
       append(digests, value.digest.low);
@@ -518,8 +542,21 @@ class Writer {
     (*document)[key::kLists] = lists_.list();
     (*document)[key::kKept] = std::move(kept);
     (*document)[key::kDigests] = base64(digests);
+    (*document)[key::kChoices] = {{key::kTokens, std::move(tokens)},
+                                  {key::kLogits, base64(logits)}};
     (*document)[key::kRounded] = columns_json(pack_rounded(rounded));
     (*document)[key::kExact] = columns_json(pack_exact(exact));
+  }
+
+  /// The number of tokens of each row, then these.
+  static void append_choices(const TopChoices& choices, json* tokens, std::string* logits) {
+    for (const std::vector<Choice>& row : choices.rows) {
+      tokens->push_back(row.size());
+      for (const Choice& one : row) {
+        tokens->push_back(one.token);
+        append(*logits, one.logit);
+      }
+    }
   }
 
   static json columns_json(const fingerprint::Columns& columns) {
