@@ -24,6 +24,7 @@ from bench import (  # noqa: E402
     atb_probe,
     capture_overhead,
     compare_speed,
+    gate_speed,
     ggml_capture,
     graph_mode,
     kernels,
@@ -49,6 +50,7 @@ SECTIONS = (
     "opcheck",
     "graph",
     "page",
+    "gate",
 )
 
 
@@ -111,6 +113,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
         "locate": lambda: locate_speed.run(options.build, options.quick, options.assay),
         "opcheck": lambda: opcheck_speed.run(options.build, options.quick, options.assay),
         "page": lambda: page_speed.run(options.build, options.quick, options.assay),
+        "gate": lambda: gate_speed.run(options.build, options.quick, options.assay),
         "graph": lambda: graph_mode.run(options.build, options.quick, options.model),
     }
     failed = False

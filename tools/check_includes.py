@@ -29,9 +29,11 @@ ALLOWED: dict[str, set[str]] = {
     "compare": _CORE | {"stats", "measure", "formats", "topology", "reference", "run", "pair"},
     "opcheck": _CORE | {"stats", "measure", "formats", "topology", "reference", "run"},
     "locate": _CORE | {"stats", "measure", "formats", "topology", "reference", "run", "pair", "compare", "opcheck"},
+    "repeat": _CORE | {"stats", "measure", "topology", "reference", "run", "pair", "locate"},
     "engines": _CORE
     | {"stats", "measure", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate"},
-    "report": _CORE | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate"},
+    "report": _CORE
+    | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "repeat"},
     "vendor": _CORE | {"measure", "formats", "run", "pair", "compare", "report"},
     "cli": _CORE
     | {
@@ -45,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         "compare",
         "opcheck",
         "locate",
+        "repeat",
         "engines",
         "report",
         "vendor",
@@ -61,6 +64,7 @@ ALLOWED: dict[str, set[str]] = {
         "compare",
         "opcheck",
         "locate",
+        "repeat",
         "engines",
         "report",
         "vendor",

@@ -107,6 +107,7 @@ def _ggml(root: Path) -> list[str]:
         "src/engines/",
         "src/cli/dump/",  # starts hosts of each kind
         "src/formats/gguf",  # the file format, whose types of blocks are ggml's
+        "python/assay/twin/gguf_file",  # what writes it
         "src/tensor/block_types",
         "src/python/reference/",
         "python/assay/reference/",

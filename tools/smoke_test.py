@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -44,6 +45,19 @@ assert sorted(probes) == ["libatb_probe.so", "libggml_probe.so"], probes
 assert all(probe in open("/proc/self/maps").read() for probe in probes)
 assert any(type(finder).__name__ == "_ImportWatch" for finder in sys.meta_path)
 print("assay dump loads its probes")
+"""
+
+# Tests of a stranger's project: one that passes, one whose port has a norm 3 % too large.
+PROJECT = """
+import copy, pytest, torch
+
+@pytest.mark.parametrize("gain", [1.0, 1.03])
+def test_port(assay, gain):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.LayerNorm(32), torch.nn.Linear(32, 32))
+    port = copy.deepcopy(model).bfloat16()
+    port[1].weight.data *= gain
+    assay.same(golden=model, mine=lambda x: port(x.bfloat16()), inputs=torch.ones(2, 32))
 """
 
 
@@ -87,8 +101,25 @@ def main() -> int:
             names
         )
         assert len(native) >= 8, native
+        check_pytest_plugin(environment, Path(folder) / "project")
         check_other_places(Path(sys.argv[1]), python, folder, binaries)
     return 0
+
+
+def check_pytest_plugin(environment: Path, project: Path) -> None:
+    """`pytest --assay` with xdist in a project outside of the repository; torch and pytest are those of this Python."""
+    tests = project / "tests"
+    tests.mkdir(parents=True)
+    (tests / "test_port.py").write_text(PROJECT)
+    own = next(environment.glob("lib/python*/site-packages"))
+    (own / "behind.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    command = [str(environment / "bin" / "python"), "-m", "pytest", "-q", "-n", "2", "--assay"]
+    done = subprocess.run(command, cwd=project, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    (own / "behind.pth").unlink()
+    expected = ("1 failed, 1 passed", "test_port[1.0]: clean: ", "first bad: 1 (LayerNorm", "next: assay compare ")
+    if done.returncode != 1 or not all(words in done.stdout for words in expected):
+        sys.exit(f"smoke: pytest --assay ended with {done.returncode}\n{done.stdout}")
+    print("smoke: pytest --assay with xdist names the planted fault")
 
 
 def check_other_places(dist: Path, python: str, folder: str, binaries: str) -> None:

@@ -86,7 +86,7 @@ class Commanded(Running):
         if ("the program was ended by signal 9" in words) != killed:
             raise Wrong(f"the command does not know how the program ended: {words}")
         self._check_count(run, words)
-        named = re.search(r"next: assay show (\S+)", words)
+        named = re.search(r"next: assay (?:show|opcheck|compare GOLDEN) (\S+)", words)
         # One record may have come between its file and its count.
         if (named is None and len(run.records) > 1) or (named is not None and not Path(named[1]).is_dir()):
             raise Wrong(f"the run has {len(run.records)} records, but: {words}")

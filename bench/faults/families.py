@@ -4,7 +4,7 @@
 `llama`, `qwen2` and `gpt2` are the families that the limits of docs/localisation.md were set on. The seven of `LARGER`
 have 6 layers of width 128 (or as asked for) and a vocabulary of 1024. The others are one row of a table each: their
 sizes are cut down by the names that configurations use for them. Where things are in a model is found in the model
-itself (bench.faults.places).
+itself (assay.twin.places).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from bench.faults import places, shaping
+from assay.twin import drawing, places, shaping
 
 LAYERS = 6
 WIDTH = 128
@@ -318,34 +318,16 @@ def build(name: str, seed: int, attention: str = "sdpa", width: int = WIDTH, sha
     """The fp32 model of a family, in eval mode, with weights that make every operator matter.
 
     The default initialisation leaves norms at one and biases at zero, where some faults do nothing: both are drawn.
-    With `shaped` the weights are made to resemble trained ones (bench.faults.shaping).
+    With `shaped` the weights are made to resemble trained ones (assay.twin.shaping).
     """
     torch.manual_seed(1000 + seed)
     heads = _HEAD_RATIOS[seed % len(_HEAD_RATIOS)] if shaped else (4, 2)
     model = _fresh(name, attention, width, heads)
     generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for path, parameter in model.named_parameters():
-            _draw(model, path, parameter, generator)
+    drawing.draw(model, generator)
     if shaped:
         shaping.shape(model, seed, FIRST_TOKEN, FAMILIES[name].vocabulary)
     return model
-
-
-def _draw(model: torch.nn.Module, path: str, parameter: torch.Tensor, generator: torch.Generator) -> None:
-    owner = model.get_submodule(path.rpartition(".")[0])
-    draw = torch.randn(parameter.shape, generator=generator)
-    if places.is_embedding(owner):
-        parameter.copy_(draw * 0.5)
-    elif path.endswith("bias") and parameter.dim() == 1:
-        parameter.copy_(draw * 0.1)
-    elif places.is_norm(owner):
-        # Gains are about one; Gemma's are about zero, to which it adds one.
-        parameter.copy_(float(parameter.detach().float().mean()).__round__() + draw * 0.1)
-    elif places.is_linear(owner) or parameter.dim() == 3 or (path.endswith("weight") and parameter.dim() == 2):
-        # Activations keep their size from layer to layer, and heads do not all look alike.
-        fan_in = parameter.shape[-2] if places.is_transposed(owner) else parameter.shape[-1]
-        parameter.copy_(draw * fan_in**-0.5)
 
 
 def narrowed(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:

@@ -19,8 +19,8 @@ from typing import Any, Callable, Optional
 
 import torch
 
+from assay.twin.places import Places
 from bench.faults import kernels
-from bench.faults.places import Places
 
 Plant = Callable[["Site"], contextlib.AbstractContextManager[Optional[kernels.Kernels]]]
 

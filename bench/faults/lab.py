@@ -15,7 +15,8 @@ from typing import Any, Optional
 import torch
 
 import assay
-from bench.faults import captures, drive, faults, kernels, ports, program_faults, thresholds
+from assay.twin import drive
+from bench.faults import captures, faults, kernels, ports, program_faults, thresholds
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 _NO_FP64 = ("xglm",)  # fills its mask with a number that is too large for the type of the mask
@@ -63,7 +64,7 @@ class Case:
 
     Attributes:
         pair: how mine differs from golden besides the fault, a key of PAIRS.
-        shaped: weights resemble trained ones (bench.faults.shaping).
+        shaped: weights resemble trained ones (assay.twin.shaping).
         decode: steps of one token after the prompt, through a cache; their tokens are fixed.
         far: positions begin at 15 900.
     """
@@ -293,7 +294,7 @@ class Laboratory:
         """Plants, captures and judges; one result a level."""
         mine = self._folder / case.name
         site = self._site(case, self.model(case))
-        place = _first_name(site.model, faults.KINDS[case.kind].place(site)) if case.kind else ""
+        place = first_name(site.model, faults.KINDS[case.kind].place(site)) if case.kind else ""
         try:
             golden = self.golden(case)
             moved = self._capture(case, mine)
@@ -345,7 +346,7 @@ class Laboratory:
         model = self.model(case)
         if port == "lora":
             model = ports.with_low_rank(model, case.seed)
-        mine = _ported(replace(case, pair=port), self.model(case), getattr(torch, case.dtype))
+        mine = ported(replace(case, pair=port), self.model(case), getattr(torch, case.dtype))
         pairs = []
         for number in range(FLOOR_PAIRS):
             length = LENGTHS[(case.seed + number) % len(LENGTHS)]
@@ -368,14 +369,14 @@ class Laboratory:
         exact = case.pair in ("threads", "autocast", "columns")
         dtype = torch.float32 if exact else getattr(torch, case.dtype)
         attention = "eager" if case.pair == "decomposed" else "sdpa"
-        model = _ported(case, self.model(case, attention), dtype)
+        model = ported(case, self.model(case, attention), dtype)
         site = self._site(case, model)
         tokens = self.tokens(case)
         if case.pair == "device":
             model.to(DEVICE)
             site.tokens = tokens.to(DEVICE)
         with contextlib.ExitStack() as around:
-            _prepare(case, model, self.model(case, attention), around)
+            prepare(case, model, self.model(case, attention), around)
             if case.pair == "batch":
                 others = prompt(case.seed + 500, tokens.shape[1], 3, FAMILIES[case.family].vocabulary)
                 site.tokens = torch.cat([tokens, others])
@@ -435,13 +436,13 @@ def _share(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / other.norm())
 
 
-def _first_name(model: torch.nn.Module, path: str) -> str:
+def first_name(model: torch.nn.Module, path: str) -> str:
     """Of a module that stands in several places, as one activation in all layers, where it stands first."""
     wanted = model.get_submodule(path)
     return next(name for name, module in model.named_modules() if module is wanted)
 
 
-def _ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
+def ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
     """The model under test: the golden one in another type, and for some pairs with its matrices stored otherwise."""
     if case.pair in CODES:
         return ports.quantised(model, CODES[case.pair], dtype)
@@ -452,7 +453,7 @@ def _ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.
     return narrowed(model, dtype)
 
 
-def _prepare(case: Case, model: torch.nn.Module, golden: torch.nn.Module, around: contextlib.ExitStack) -> None:
+def prepare(case: Case, model: torch.nn.Module, golden: torch.nn.Module, around: contextlib.ExitStack) -> None:
     """Makes mine what its pair says, besides its type and its way of being run."""
     if case.coarse:
         around.enter_context(kernels.Kernels(model, "", kernels.coarse))

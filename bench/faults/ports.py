@@ -11,9 +11,9 @@ import copy
 
 import torch
 
+from assay.twin.places import of
 from bench.faults import faults
 from bench.faults.families import narrowed
-from bench.faults.places import of
 
 INT8_LARGEST = 127
 RANK = 4

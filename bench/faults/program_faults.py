@@ -16,9 +16,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
+from assay.twin.places import Places
 from bench.faults import kernels
 from bench.faults.faults import KINDS, Kind, NoFault, Site
-from bench.faults.places import Places
 
 INPUTS = "inputs"  # the group of kinds that make the runs no pair at all: nothing is wrong, and nothing is clean
 

@@ -4,34 +4,40 @@
 #pragma once
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "base/result.hpp"
-#include "locate/verdict/locate.hpp"
+#include "cli/capture_side.hpp"
+#include "cli/judge_runs.hpp"
 
 namespace assay::cli {
 
-struct BisectRequest {
-  std::string golden;  // command line, split as a shell would split words
-  std::string mine;
-  std::string output = "locate-runs";  // folder of the runs
+/// Says that a program is going to be captured, and that its capture is over.
+class CaptureWatcher {
+ public:
+  virtual ~CaptureWatcher() = default;
+  virtual void begin(const SideCapture& capture) = 0;
+  virtual void end(const SideCapture& /*capture*/) {}
 };
 
-struct Bisected {
-  locate::Verdict verdict;
-  std::vector<std::string> notes;
+struct BisectRequest {
+  std::string golden;                  // command line, split as a shell would split words
+  std::string golden_run = {};         // instead of a command line: a run that is there
+  std::string mine;                    // command line
+  std::string output = "locate-runs";  // folder of the runs
+  bool mine_operators = false;         // with operators from the start
+  CaptureOptions capture = {};
 };
 
 /// Judges the runs in two folders.
-using JudgeRuns =
-    std::function<Result<Bisected>(const std::string& golden, const std::string& mine)>;
+using JudgeRuns = std::function<Result<Judged>(const std::string& golden, const std::string& mine)>;
 
 /// Runs golden with every operator and mine with its modules, and judges. When that is not the last
-/// word, runs mine once more with the operators of the suspect modules, of all when there is no
-/// suspect.
+/// word, and operators would tell more, runs mine once more with those of the suspect modules, with
+/// all when there is no suspect.
 ///
-/// errors  Usage (no command, a folder that is taken) | Interrupted | Invalid (a program failed, or
-///         nothing of it was captured)
-[[nodiscard]] Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge);
+/// errors  Usage (no command, a folder that is taken) | Interrupted | as capture_side() | Invalid
+///         (what was captured is no run that can be judged)
+[[nodiscard]] Result<Judged> bisect(const BisectRequest& request, const JudgeRuns& judge,
+                                    CaptureWatcher& watcher);
 
 }  // namespace assay::cli

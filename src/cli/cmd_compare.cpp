@@ -252,6 +252,7 @@ int run_compare(const CompareRequest& request) {
                                          .blocks = use_blocks(),
                                          .first_bad = first_bad(*outcome),
                                          .why = request.verdict_options.why,
+                                         .tokens = request.verdict_options.tokens,
                                          .files = outcome->files};
   std::string text = outcome->two_files ? report::pair_report(outcome->comparison, terminal)
                                         : report::terminal_report(outcome->comparison, terminal);

@@ -8,6 +8,7 @@
 #include "base/atomic_file.hpp"
 #include "base/shell_words.hpp"
 #include "base/text.hpp"
+#include "cli/answer.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
@@ -36,6 +37,7 @@ struct FingerprintRequest {
   std::vector<std::string> without;  // "statistics", "program"
   uint64_t most = 0;                 // bytes of the file; 0: no limit
   int jobs = 0;
+  bool json = false;
 
   [[nodiscard]] bool leaves_out(std::string_view part) const {
     return std::ranges::find(without, part) != without.end();
@@ -78,10 +80,25 @@ Error too_large(const FingerprintRequest& request, const run::Run& run,
   return {Errc::Usage, {}, std::nullopt, sentence};
 }
 
-std::string summary(const FingerprintRequest& request, const run::Run& run,
-                    const run::FingerprintFile& file, bool has_floors) {
-  std::string text = request.output + ": " + human_bytes(file.bytes.size()) + " of " +
-                     request.path + ", " + counted(file.steps, "step") + "\n";
+/// What was written, for both ways to say it.
+struct Written {
+  run::FingerprintFile file;
+  bool has_floors = false;
+  std::string program;  // of golden; empty: not known
+};
+
+Answer answer_of(const FingerprintRequest& request, const Written& written) {
+  return {"fingerprint", "written",
+          request.output + ": " + human_bytes(written.file.bytes.size()) + " of " + request.path +
+              ", " + counted(written.file.steps, "step"),
+          "assay gate " + shell_quote(request.output) + " --mine " +
+              shell_quote(written.program.empty() ? "COMMAND" : written.program),
+          kSame};
+}
+
+std::string text_of(const Answer& answer, const Written& written) {
+  const run::FingerprintFile& file = written.file;
+  std::string text = answer.sentence + "\n";
   text += "  program     " +
           (file.operators > 0
                ? counted(file.operators, "operator") + ", to be replayed where its weights are"
@@ -90,16 +107,28 @@ std::string summary(const FingerprintRequest& request, const run::Run& run,
   text += "  statistics  of " + counted(file.statistics, "tensor") + "\n";
   text += "  digests     of " + counted(file.weights, "weight") + "; " +
           counted(file.kept, "small tensor") + " with all values\n";
-  text +=
-      std::string("  floors      ") +
-      (has_floors ? "as measured" : "none: statistics alone are judged where --floor tells more") +
-      "\n";
-  const std::string program = locate::program_of(run);
-  return text + "next: assay gate " + shell_quote(request.output) + " --mine " +
-         shell_quote(program.empty() ? "COMMAND" : program) + "\n";
+  text += std::string("  floors      ") +
+          (written.has_floors ? "as measured"
+                              : "none: statistics alone are judged where --floor tells more") +
+          "\n";
+  return text;
 }
 
-Result<std::string> write_fingerprint(const FingerprintRequest& request) {
+JsonObject json_of(const Answer& answer, const FingerprintRequest& request,
+                   const Written& written) {
+  const run::FingerprintFile& file = written.file;
+  return std::move(answer_json(answer)
+                       .add("file", request.output)
+                       .add("bytes", file.bytes.size())
+                       .add("steps", file.steps)
+                       .add("operators", file.operators)
+                       .add("statistics", file.statistics)
+                       .add("weights", file.weights)
+                       .add("kept", file.kept)
+                       .add("floors", written.has_floors));
+}
+
+Result<Written> write_fingerprint(const FingerprintRequest& request) {
   ASSAY_TRY(const run::Run run, run::open_run(request.path));
   ASSAY_TRY(const std::string floors, floors_of(request));
   std::optional<run::Run> checkpoint;
@@ -110,24 +139,28 @@ Result<std::string> write_fingerprint(const FingerprintRequest& request) {
                                         .statistics = !request.leaves_out("statistics"),
                                         .program = !request.leaves_out("program"),
                                         .checkpoint = checkpoint ? &*checkpoint : nullptr};
-  ASSAY_TRY(const run::FingerprintFile file, run::make_fingerprint(run, options));
+  ASSAY_TRY(run::FingerprintFile file, run::make_fingerprint(run, options));
   if (request.most > 0 && file.bytes.size() > request.most)
     return fail(too_large(request, run, options, file.bytes.size()));
   ASSAY_TRY_STATUS(write_file_atomically(request.output, as_bytes(file.bytes)));
-  return summary(request, run, file, !floors.empty());
+  return Written{std::move(file), !floors.empty(), locate::program_of(run)};
 }
 
 int run_fingerprint(const FingerprintRequest& request) {
   if (!request.floor_file.empty() && !request.floor_runs.empty())
     return report_error("--floor and --floor-run exclude each other", kUsageHint);
   const InterruptGuard interrupt_guard;
-  const Result<std::string> text = until_interrupted([&] { return write_fingerprint(request); });
-  if (text) return print_result(*text, kSame);
+  const Result<Written> written = until_interrupted([&] { return write_fingerprint(request); });
+  if (written) {
+    const Answer answer = answer_of(request, *written);
+    return print_answer(answer, text_of(answer, *written), request.json,
+                        json_of(answer, request, *written));
+  }
   if (interrupted()) {
     say("interrupted", "no fingerprint was written");
     return kInterrupted;
   }
-  return report_error(text.error(), text.error().code == Errc::Usage ? kUsageHint : "");
+  return report_error(written.error(), written.error().code == Errc::Usage ? kUsageHint : "");
 }
 
 }  // namespace
@@ -143,6 +176,7 @@ Command fingerprint_command(const Caller& caller) {
               "GOLDEN:MINE, healthy runs of another prompt: noise is measured and kept; repeatable",
               added_to(request->floor_runs));
   command.add("--floor FILE", "Keep these floors", request->floor_file);
+  command.add("--json", "What was written, as JSON", request->json);
   command.in_group("Size");
   command.add("--without {statistics,program}", "Leave this out; repeatable",
               added_to(request->without));

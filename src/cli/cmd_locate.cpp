@@ -10,15 +10,10 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/pair_options.hpp"
-#include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "cli/verdict_options.hpp"
-#include "engines/engines.hpp"
-#include "pair/explicit_pairs.hpp"
-#include "report/html/comparison_page.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
-#include "run/pair.hpp"
 
 namespace assay::cli {
 namespace {
@@ -29,69 +24,32 @@ struct LocateRequest {
   std::string golden_path;
   std::string my_path;
   BisectRequest bisect;
-  VerdictRequest verdict;
-  pair::UserRules said;
+  JudgeRequest judge;
   bool json = false;
-  std::string html;  // path of the page; empty: none
   bool exit_zero = false;
 };
 
-// The page shows what every tensor of the runs differs by, which the verdict alone does not need.
-Status write_page(const run::RunPair& pair, const Bisected& located, const LocateRequest& request) {
-  compare::CompareOptions options;
-  options.engines = engines::for_pairing();
-  options.user = request.said;
-  options.jobs = request.verdict.jobs;
-  options.interrupted = &interrupted();
-  options.pictures.worst = report::html::kPagePictures;
-  ASSAY_TRY(compare::Comparison comparison, compare::compare_runs(pair.golden, pair.mine, options));
-  return report::html::write_page(report::html::comparison_page({.comparison = comparison,
-                                                                 .golden = pair.golden,
-                                                                 .mine = pair.mine,
-                                                                 .verdict = &located.verdict,
-                                                                 .notes = located.notes,
-                                                                 .options = &options}),
-                                  request.html);
-}
-
-Result<Bisected> judge_runs(const std::string& golden_path, const std::string& my_path,
-                            const LocateRequest& request) {
-  ProgressBar bar;
-  ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path, request.verdict.golden_weights));
-  const auto& [golden, mine, notes] = pair;
-  ASSAY_TRY(const pair::Correspondence pairs,
-            pair::correspond(golden, mine, request.said, engines::for_pairing()));
-  Bisected located;
-  located.notes = notes;
-  for (const run::Run* side : {&golden, &mine}) {
-    for (const std::string& warning : side->warnings) located.notes.push_back(warning);
+class SayCaptures : public CaptureWatcher {
+ public:
+  void begin(const SideCapture& capture) override {
+    say("locate", capture.side + ", " + (capture.operators ? "operator" : "module") +
+                      " level: " + capture.command);
   }
-  ASSAY_TRY(located.verdict,
-            find_verdict(
-                golden, mine, pairs, request.verdict,
-                [&](size_t done, size_t total) { bar.update(done, total); }, &located.notes));
-  if (!request.html.empty()) ASSAY_TRY_STATUS(write_page(pair, located, request));
-  return located;
-}
-
-Result<Bisected> locate_runs(const std::string& golden_path, const std::string& my_path,
-                             const LocateRequest& request) {
-  const InterruptGuard interrupt_guard;
-  return until_interrupted([&] { return judge_runs(golden_path, my_path, request); });
-}
+};
 
 int run_locate(const LocateRequest& request) {
   const auto judge = [&](const std::string& golden, const std::string& mine) {
-    return locate_runs(golden, mine, request);
+    return judge_runs(golden, mine, request.judge);
   };
   for (const std::string& path : {request.golden_path, request.my_path}) {
     if (is_checkpoint(path))
       return report_error(path + ": is a checkpoint, and no run",
                           checkpoint_advice(request.golden_path, request.my_path));
   }
-  const Result<Bisected> located = request.bisect.golden.empty()
-                                       ? judge(request.golden_path, request.my_path)
-                                       : bisect(request.bisect, judge);
+  SayCaptures watcher;
+  const Result<Judged> located = request.bisect.golden.empty()
+                                     ? judge(request.golden_path, request.my_path)
+                                     : bisect(request.bisect, judge, watcher);
   if (!located) {
     if (interrupted()) {
       say("interrupted", "no verdict");
@@ -104,7 +62,8 @@ int run_locate(const LocateRequest& request) {
   if (request.json) return print_result(report::verdict_json(located->verdict), status);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
-                                         .why = request.verdict.why,
+                                         .why = request.judge.verdict.why,
+                                         .tokens = request.judge.verdict.tokens,
                                          .files = {}};
   return print_result(report::verdict_text(located->verdict, terminal), status);
 }
@@ -135,17 +94,18 @@ Command locate_command(const Caller& caller) {
   command.add("--mine COMMAND", "Command line of the program under test", request->bisect.mine);
   command.add("--output, -o DIR", "Folder of the captured runs; default: locate-runs",
               request->bisect.output);
-  add_pair_options(command, request->said);
-  add_verdict_options(command, request->verdict);
+  add_pair_options(command, request->judge.said);
+  add_verdict_options(command, request->judge.verdict);
   command.in_group("Output");
   command.add("--json", "The verdict as JSON", request->json);
-  command.add("--html FILE", "One page to open in a browser, without a network", request->html);
+  command.add("--html FILE", "One page to open in a browser, without a network",
+              request->judge.html);
   command.add("--exit-zero", "Exit status 0 whatever is found", request->exit_zero);
   command.in_group("Machine");
-  command.add("--jobs, -j N", "Threads; default: one a core", request->verdict.jobs,
+  command.add("--jobs, -j N", "Threads; default: one a core", request->judge.verdict.jobs,
               whole_number(0, kMaxJobs));
   command.add("--max-memory BYTES", "Of working tensors; default 2GiB",
-              parsed_into(request->verdict.max_memory, parse_bytes));
+              parsed_into(request->judge.verdict.max_memory, parse_bytes));
   command.example =
       "assay dump --level operator -o golden -- python run.py\n"
       "  assay dump -o mine -- python ported.py\n"

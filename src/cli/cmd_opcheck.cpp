@@ -10,7 +10,9 @@
 #include <set>
 
 #include "base/numbers.hpp"
+#include "base/shell_words.hpp"
 #include "base/text.hpp"
+#include "cli/answer.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
@@ -91,6 +93,7 @@ struct Request {
   std::string log_level = "info";
   bool rerun = false;
   bool ops_list = false;
+  bool json = false;
 };
 
 Store list_into(std::vector<std::string>& target) {
@@ -257,6 +260,63 @@ std::string hint_for(const Error& error) {
   return {};
 }
 
+bool is_wrong(const opcheck::CaseResult& one) {
+  return one.outcome == opcheck::CheckOutcome::Failed ||
+         one.outcome == opcheck::CheckOutcome::Error;
+}
+
+// The first that is wrong; nothing when none is.
+const opcheck::CaseResult* first_wrong(const opcheck::Report& report) {
+  const auto found = std::ranges::find_if(report.cases, is_wrong);
+  return found == report.cases.end() ? nullptr : &*found;
+}
+
+// What is wrong is looked at; a run that is right by itself is held against another.
+std::string next_of(const opcheck::Report& report, const Request& request) {
+  const std::string run = shell_quote(request.input);
+  const opcheck::Report::Counts counts = report.counts();
+  if (const opcheck::CaseResult* wrong = first_wrong(report)) {
+    const opcheck::CaseDescription& place = wrong->description;
+    return "assay show " + run + " " + shell_quote(place.node.empty() ? place.id : place.node);
+  }
+  return counts.passed > 0 ? "assay compare GOLDEN " + run : "assay show " + run;
+}
+
+Answer answer_of(const opcheck::Report& report, const Request& request, int status) {
+  const bool judged = report.counts().passed > 0;
+  return {"opcheck",
+          first_wrong(report) != nullptr ? "wrong"
+          : judged                       ? "right"
+                                         : "not_judged",
+          report::opcheck_verdict(report), next_of(report, request), status};
+}
+
+JsonObject json_of(const Answer& answer, const Checked& checked) {
+  const opcheck::Report::Counts counts = checked.report.counts();
+  JsonObject json = answer_json(answer);
+  json.add("passed", counts.passed)
+      .add("failed", counts.failed)
+      .add("errors", counts.errors)
+      .add("not_supported", counts.not_supported)
+      .add("outputs", counts.outputs);
+  std::vector<const opcheck::CaseResult*> wrong;
+  for (const opcheck::CaseResult& one : checked.report.cases) {
+    if (is_wrong(one)) wrong.push_back(&one);
+  }
+  const auto place = [](const opcheck::CaseResult* one) {
+    return JsonObject()
+        .add("node", one->description.node)
+        .add("operation", one->description.op_type)
+        .add("id", one->description.id)
+        .add("result", opcheck::outcome_name(one->outcome))
+        .add("reason", one->rows.front().reason)
+        .text();
+  };
+  json.add_json("wrong", json_list(wrong, place));
+  json.add_json("warnings", json_texts(checked.report.warnings));
+  return std::move(json.add_json("files", json_texts(checked.files)));
+}
+
 int run_ours(const ToolCall& call, Request& request) {
   if (request.rerun) return report_error(rerun_refusal());
   if (request.input.empty())
@@ -274,8 +334,10 @@ int run_ours(const ToolCall& call, Request& request) {
       .width = std::max(60, terminal_width(STDOUT_FILENO)),
       .colour = use_colour(STDOUT_FILENO),
       .files = outcome->files};
-  return print_result(report::opcheck_terminal_report(outcome->report, terminal),
-                      status_of(call, outcome->report, request));
+  const Answer answer =
+      answer_of(outcome->report, request, status_of(call, outcome->report, request));
+  return print_answer(answer, report::opcheck_terminal_report(outcome->report, terminal),
+                      request.json, json_of(answer, *outcome));
 }
 
 /// The original ends with 0 whatever happened after its options were read.
@@ -384,6 +446,8 @@ void add_judging_rows(Command& command, Request& request) {
               parsed_into(request.check.standard, parse_standard));
   command.add("--format {xlsx,csv,json,jsonl,html} ...", "Report files, default xlsx.",
               formats_into(request.formats));
+  if (command.caller.is_ours())
+    command.add("--json", "One JSON object for programs, instead of the table.", request.json);
   command.add("--fail-on {failed,error,not_supported,none} ...",
               command.caller.is_ours() ? "What makes the exit status 1, default: failed error."
                                        : "What makes the exit status 1, default: none.",

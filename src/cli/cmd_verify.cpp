@@ -2,12 +2,14 @@
 // `assay verify RUN`: whether a run is as its capture left it.   docs/commands/verify.md
 #include <memory>
 
+#include "base/shell_words.hpp"
 #include "base/text.hpp"
+#include "cli/answer.hpp"
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
+#include "locate/verdict/next_command.hpp"
 #include "run/run.hpp"
 #include "run/verify.hpp"
 
@@ -17,6 +19,7 @@ namespace {
 struct VerifyRequest {
   std::string path;
   int jobs = 0;
+  bool json = false;
 };
 
 // What is missing although nothing is damaged; empty when nothing is.
@@ -40,6 +43,37 @@ std::string sentence(const run::Run& run, const run::Verification& verified) {
          " held against digests)";
 }
 
+// A whole run is looked at, another one captured again.
+std::string next_of(const run::Run& run, bool whole) {
+  const std::string program = locate::program_of(run);
+  if (whole || program.empty()) return "assay show " + shell_quote(run.path);
+  return "assay dump -o " + shell_quote(run.path + "-again") + " -- " + program;
+}
+
+Answer answer_of(const run::Run& run, const run::Verification& verified) {
+  Answer answer{"verify", "whole", sentence(run, verified), {}, kSame};
+  if (!verified.damage.empty()) {
+    answer.outcome = "damaged";
+    answer.exit_status = kDiffers;
+  } else if (!why_incomplete(run).empty()) {
+    answer.outcome = "incomplete";
+    answer.exit_status = kCannotJudge;
+  }
+  answer.next = next_of(run, answer.exit_status == kSame);
+  return answer;
+}
+
+JsonObject json_of(const Answer& answer, const run::Verification& verified) {
+  const auto damage = [](const run::Damage& one) {
+    return JsonObject().add("file", one.file).add("what", one.what).text();
+  };
+  return std::move(answer_json(answer)
+                       .add("tensors", verified.payloads)
+                       .add("bytes", verified.bytes)
+                       .add("digests", verified.digests)
+                       .add_json("damage", json_list(verified.damage, damage)));
+}
+
 int run_verify(const VerifyRequest& request) {
   const InterruptGuard interrupt_guard;
   const Result<run::Run> run = run::open_run(request.path);
@@ -59,9 +93,9 @@ int run_verify(const VerifyRequest& request) {
   }
   std::string text;
   for (const run::Damage& one : verified->damage) text += printable(one.describe()) + "\n";
-  text += sentence(*run, *verified) + "\n";
-  const int intact = why_incomplete(*run).empty() ? kSame : kCannotJudge;
-  return print_result(text, verified->damage.empty() ? intact : kDiffers);
+  const Answer answer = answer_of(*run, *verified);
+  return print_answer(answer, text + answer.sentence + "\n", request.json,
+                      json_of(answer, *verified));
 }
 
 }  // namespace
@@ -70,6 +104,8 @@ Command verify_command(const Caller& caller) {
   Command command(caller, "Says whether a run is as its capture left it");
   const auto request = std::make_shared<VerifyRequest>();
   command.require("RUN", "A run of any layout, or a tensor file", request->path);
+  command.in_group("Output");
+  command.add("--json", "One JSON object for programs", request->json);
   command.in_group("Machine");
   command.add("--jobs, -j N", "Threads; default: one a core", request->jobs,
               whole_number(0, kMaxJobs));

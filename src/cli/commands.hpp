@@ -42,6 +42,7 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command dump_command(const Caller& caller);
 [[nodiscard]] Command errcheck_command(const Caller& caller);
 [[nodiscard]] Command fingerprint_command(const Caller& caller);
+[[nodiscard]] Command gate_command(const Caller& caller);
 [[nodiscard]] Command graph_command(const Caller& caller);
 [[nodiscard]] Command help_command(const Caller& caller);
 [[nodiscard]] Command locate_command(const Caller& caller);
@@ -51,7 +52,9 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command msit_compare_command(const Caller& caller);
 [[nodiscard]] Command opcheck_command(const Caller& caller);
 [[nodiscard]] Command overflow_command(const Caller& caller);
+[[nodiscard]] Command repeat_command(const Caller& caller);
 [[nodiscard]] Command show_command(const Caller& caller);
+[[nodiscard]] Command twin_command(const Caller& caller);
 [[nodiscard]] Command verify_command(const Caller& caller);
 
 // The grammars of the original's converters, under `convert`.

@@ -83,6 +83,9 @@ void add_verdict_options(Command& command, VerdictRequest& request) {
               request.slice);
   command.add("--why", "List what clean stands on, and which size of error would have been seen",
               request.why);
+  command.add("--tokens",
+              "List the tokens that the runs choose differently, and how far apart all are",
+              request.tokens);
 }
 
 Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& mine,

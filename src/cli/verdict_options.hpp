@@ -22,6 +22,7 @@ struct VerdictRequest {
   std::string golden_weights;           // a checkpoint with the weights of a golden fingerprint
   std::string slice;                    // a module, "module:slot", "token 3"; empty: everything
   bool why = false;                     // list what the verdict stands on
+  bool tokens = false;                  // list what the runs choose
   int jobs = 0;
   uint64_t max_memory = 0;  // 0: the library's own
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/simd.hpp"
 #include "measure/vector_exp.hpp"
@@ -221,6 +222,19 @@ KlPart KlReducer::finish() {
                                      divergence_.data(), static_cast<int64_t>(count_));
   count_ = 0;
   return joined;
+}
+
+double kl_divergence(std::span<const double> golden, std::span<const double> mine) {
+  std::array<double, kKlBlock> difference;
+  KlReducer parts;
+  for (size_t first = 0; first < golden.size(); first += kKlBlock) {
+    const auto g = golden.subspan(first, std::min<size_t>(kKlBlock, golden.size() - first));
+    const auto m = mine.subspan(first, g.size());
+    std::ranges::transform(m, g, difference.begin(), std::minus<>());
+    parts.push(kl_of_values(g.data(), m.data(), difference.data(), nullptr,
+                            static_cast<int64_t>(g.size())));
+  }
+  return parts.finish().divergence;
 }
 
 }  // namespace assay::measure

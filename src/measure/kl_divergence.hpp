@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 namespace assay::measure {
 
@@ -56,5 +57,8 @@ class KlReducer {
   std::array<double, kCapacity> divergence_;
   size_t count_ = 0;
 };
+
+/// KL(softmax(golden) || softmax(mine)) of finite values, equally many and at least one; nats.
+[[nodiscard]] double kl_divergence(std::span<const double> golden, std::span<const double> mine);
 
 }  // namespace assay::measure

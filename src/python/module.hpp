@@ -19,6 +19,7 @@ void bind_compare(nanobind::module_& m);
 void bind_topology(nanobind::module_& m);
 void bind_opcheck(nanobind::module_& m);  // of assay._opcheck
 void bind_locate(nanobind::module_& m);   // of assay._opcheck
+void bind_repeat(nanobind::module_& m);   // of assay._opcheck
 void bind_verdict(nanobind::module_& m);  // of assay._opcheck, too
 
 /// Text from files and folder names need not be UTF-8: other bytes become lone surrogates, as

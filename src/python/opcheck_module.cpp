@@ -10,6 +10,7 @@ NB_MODULE(_opcheck, m) {
   assay::python::bind_errors(m);
   assay::python::bind_opcheck(m);
   assay::python::bind_locate(m);
+  assay::python::bind_repeat(m);
   assay::python::bind_verdict(m);
   assay::python::prepare_operands();
   assay::python::Operators operators(m);

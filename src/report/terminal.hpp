@@ -17,6 +17,8 @@ struct TerminalOptions {
   std::string first_bad = {};  // node that a verdict blames first; empty: none
   size_t worst_count = 10;
   bool why = false;                // of a verdict: what it stands on
+  bool tokens = false;             // and what the runs choose
+  bool remarks = true;             // further candidates, notes
   std::vector<std::string> files;  // written reports, named at the end
 };
 

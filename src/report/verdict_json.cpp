@@ -116,14 +116,50 @@ Json chain_json(const Verdict& verdict) {
   return list;
 }
 
-Json token_json(const locate::TokenDivergence& token) {
-  if (token.step < 0) return nullptr;
-  return {{"step", token.step},
-          {"near_tie", token.near_tie},
-          {"golden_token", token.golden_token},
-          {"my_token", token.mine_token},
-          {"margin", number(token.margin)},
-          {"difference", number(token.difference)}};
+Json choice_json(const locate::TokenChoice& choice) {
+  return {{"step", choice.step},
+          {"sequence", choice.sequence},
+          {"position", choice.position},
+          {"golden_token", choice.golden_token},
+          {"my_token", choice.mine_token},
+          {"kind", choice_name(choice.kind)},
+          {"margin", number(choice.margin)},
+          {"gap", number(choice.gap)},
+          {"noise", number(choice.noise)},
+          {"difference", number(choice.difference)},
+          {"kl", number(choice.divergence)}};
+}
+
+Json token_json(const locate::TokenChoices& tokens) {
+  if (tokens.positions == 0 && tokens.first.step < 0) return nullptr;
+  const locate::TokenChoice& first = tokens.first;
+  const bool differs = first.step >= 0;
+  const auto known = [&](auto value) { return differs ? Json(value) : Json(nullptr); };
+  Json json = {{"step", known(first.step)},
+               {"near_tie", known(first.kind == locate::ChoiceKind::NearTie)},
+               {"golden_token", known(first.golden_token)},
+               {"my_token", known(first.mine_token)},
+               {"margin", number(first.margin)},
+               {"difference", number(first.difference)},
+               {"positions", tokens.positions},
+               {"padding", tokens.padding},
+               {"not_finite", tokens.not_finite}};
+  json["other_inputs_from"] =
+      tokens.other_inputs_from < 0 ? Json(nullptr) : Json(tokens.other_inputs_from);
+  json["other_choices"] = tokens.other_choices();
+  json["near_ties"] = tokens.near_ties;
+  json["by_chance"] = tokens.chances;
+  json["unexplained"] = tokens.unexplained;
+  json["largest_margin_of_noise"] = number(tokens.largest_near_tie);
+  json["limit_of_noise"] = number(tokens.limit);
+  json["kl_mean"] = number(tokens.kl_mean);
+  json["kl_max"] = number(tokens.kl_max);
+  json["kl_mean_without_ties"] = number(tokens.kl_mean_without_ties);
+  json["kl_max_without_ties"] = number(tokens.kl_max_without_ties);
+  json["choices"] = Json::array();
+  for (const locate::TokenChoice& choice : tokens.choices)
+    json["choices"].push_back(choice_json(choice));
+  return json;
 }
 
 Json obligations_json(const Verdict& verdict) {
@@ -172,7 +208,7 @@ std::string verdict_json(const Verdict& verdict) {
   json["systematic"] = groups_json(verdict);
   json["coarse"] = coarse_json(verdict);
   json["chain"] = chain_json(verdict);
-  json["tokens"] = token_json(verdict.token);
+  json["tokens"] = token_json(verdict.tokens);
   json["notes"] = notes_json(verdict);
   json["obligations"] = obligations_json(verdict);
   json["power"] = power_json(verdict.power);

@@ -69,6 +69,50 @@ TEST(VerdictText, EndsWithTheSentenceAndFitsSixtyColumns) {
   for (const std::string_view line : split(text, '\n')) EXPECT_LE(line.size(), 60u) << line;
 }
 
+locate::Verdict clean_with_a_tie() {
+  locate::Verdict verdict;
+  verdict.outcome = locate::VerdictOutcome::Clean;
+  verdict.level = locate::JudgedBy::Operators;
+  locate::TokenChoices& tokens = verdict.tokens;
+  tokens.positions = 96;
+  tokens.near_ties = 1;
+  tokens.largest_near_tie = 0.4;
+  tokens.kl_mean = 1e-5;
+  tokens.choices = {{.step = 2,
+                     .sequence = 1,
+                     .position = 7,
+                     .golden_token = 31999,
+                     .mine_token = 5,
+                     .margin = 0.02,
+                     .gap = 0.02,
+                     .noise = 0.05,
+                     .divergence = 3e-4,
+                     .kind = locate::ChoiceKind::NearTie}};
+  return verdict;
+}
+
+TEST(VerdictText, ListsTheTokensOnRequest) {
+  const locate::Verdict verdict = clean_with_a_tie();
+  const std::string text = verdict_text(verdict, {.width = 60, .tokens = true, .files = {}});
+  EXPECT_THAT(text, StartsWith("tokens: 1 of 96 positions chose another token: 1 by a near"));
+  EXPECT_THAT(text, HasSubstr("\n    2    1      7   31999       5    0.4  0.0003 near_tie\n"));
+  for (const std::string_view line : split(text, '\n')) EXPECT_LE(line.size(), 60u) << line;
+  EXPECT_THAT(verdict_text(verdict, {.width = 60, .files = {}}), StartsWith("clean:"));
+}
+
+TEST(VerdictJson, CountsChoicesWhereNoneOfGenerationDiffers) {
+  const auto tokens = nlohmann::json::parse(verdict_json(clean_with_a_tie()))["tokens"];
+  EXPECT_TRUE(tokens["step"].is_null());
+  EXPECT_EQ(tokens["positions"], 96);
+  EXPECT_EQ(tokens["other_choices"], 1);
+  EXPECT_EQ(tokens["near_ties"], 1);
+  EXPECT_EQ(tokens["largest_margin_of_noise"], 0.4);
+  EXPECT_EQ(tokens["kl_mean"], 1e-5);
+  EXPECT_TRUE(tokens["kl_max"].is_null());
+  EXPECT_EQ(tokens["choices"][0]["kind"], "near_tie");
+  EXPECT_EQ(tokens["choices"][0]["golden_token"], 31999);
+}
+
 TEST(VerdictText, KeepsACommandOnOneLine) {
   locate::Verdict verdict;
   verdict.reason =

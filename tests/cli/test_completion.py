@@ -15,8 +15,23 @@ import pytest
 from assay_command import binary, run
 
 TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
-COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "fingerprint", "show", "verify", "convert", "overflow"]
-COMMANDS += ["doctor", "graph", *TOOLS, "completion", "man", "help"]
+COMMANDS = [
+    "dump",
+    "errcheck",
+    "compare",
+    "locate",
+    "gate",
+    "opcheck",
+    "fingerprint",
+    "repeat",
+    "show",
+    "verify",
+    "convert",
+    "overflow",
+    "doctor",
+    "twin",
+]
+COMMANDS += ["graph", *TOOLS, "completion", "man", "help"]
 OLD_COMMANDS = ["compare", "dump", "errcheck", "opcheck", *TOOLS]
 SHARE = Path(sys.prefix) / "share"
 

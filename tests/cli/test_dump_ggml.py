@@ -73,7 +73,7 @@ def test_every_computed_node_of_a_graph_is_recorded_once(run):
     assert len(nodes) == 150
     assert len({n["node"] for n in nodes}) == 150
     assert [n["order"] for n in nodes] == sorted(n["order"] for n in nodes)
-    assert "ggml nodes" in done.stderr and "next: assay show" in done.stderr
+    assert "ggml nodes" in done.stderr and "next: assay opcheck" in done.stderr
 
 
 def test_names_and_parameters_are_those_of_the_engine(run):
@@ -249,4 +249,4 @@ def test_a_run_is_named_once_by_its_own_folder(run):
     said = [line for line in done.stderr.splitlines() if line.startswith("assay: ") and str(rank) in line]
     assert len(said) == 1 and " ggml nodes " in said[0]
     assert "before its capture was complete" not in done.stderr
-    assert f"assay: next: assay show {rank.parent}\n" in done.stderr
+    assert f"assay: next: assay opcheck {rank.parent}\n" in done.stderr

@@ -41,7 +41,7 @@ def test_the_first_step_of_an_unedited_script_is_captured(tmp_path, script):
     assert {record.node for record in captured.records} == {"", "0", "1", "2"}
     assert {record.step for record in captured.records} == {0}
     assert "the first of 3 steps, --steps all captures every one" in done.stderr
-    assert f"next: assay show {tmp_path / 'out'}\n" in done.stderr
+    assert done.stderr.endswith(f"next: assay compare GOLDEN {tmp_path / 'out'}\n")
 
 
 def test_steps_modules_and_statistics_choose(tmp_path, script):

@@ -123,7 +123,8 @@ def test_the_old_names_say_what_the_original_said(assay):
 # ---- words ----
 
 
-OTHER_TOKENS = re.compile(r"--?token-(map|range)|TOKEN_RANGE|embed_tokens")  # old options, and a module
+# Old options, a module, and tokens that are some: those that the runs choose.
+OTHER_TOKENS = re.compile(r"--?token-(map|range)|TOKEN_RANGE|embed_tokens|--tokens|the tokens\s+that the runs choose")
 # Tokens of a text, not steps of a run.
 OF_TEXTS = ("logitsdump", "analyze")
 

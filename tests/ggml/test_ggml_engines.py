@@ -88,7 +88,7 @@ def test_runs_are_bit_identical(models, llama_engine, tmp_path):
 
 def test_converter_reorders_rows_of_queries_and_keys():
     # One head of six channels: halves (0 1 2 | 3 4 5) become neighbours (0 3)(1 4)(2 5). Two heads: each by itself.
-    from convert_hf_to_gguf import neighbours_from_halves
+    from assay.twin.gguf_file import neighbours_from_halves
 
     rows = np.arange(12.0)[:, None]
     assert neighbours_from_halves(rows[:6], 1)[:, 0].tolist() == [0, 3, 1, 4, 2, 5]

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from convert_hf_to_gguf import convert
 from hugging_face import PromptGraph, difference, load, reference, table
 from naive_capture import Node, naive_capture
 from planted_faults import FAULTS, MODEL_FAULTS, Fault, ModelFault
+
+from assay.twin.gguf_file import convert
 
 PROMPT = [1, 50, 60, 70, 300]
 CHAT = Path(__file__).resolve().parents[2] / "examples" / "ggml" / "chat.py"

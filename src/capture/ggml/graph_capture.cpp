@@ -185,6 +185,7 @@ void GraphCapture::take(uint32_t slot) {
     content.stats = statistics_of(view);
     content.has_statistics = true;
   }
+  if (planned.with_digest) content.digest = stats::digest(view);
   if (request_.settings->full) store(view, planned, &content);
 }
 

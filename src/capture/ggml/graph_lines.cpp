@@ -64,10 +64,9 @@ void StepLines::append_line(uint64_t number, const PlannedLine& line, native::Re
                 static_cast<uint64_t>(line.bytes)});
     }
     const int64_t stored_for = content.numbers[content.lines->slots[at].line];
-    const bool is_whole = line.has_statistics;
-    if (has_bytes && is_whole && !line.is_first && stored_for >= 0)
+    if (has_bytes && line.is_whole && !line.is_first && stored_for >= 0)
       append_member(out, key::kSameAs, stored_for);
-    if (is_whole && slot.has_statistics) {
+    if (line.is_whole && slot.has_statistics) {
       StepContent::Text& known = content.statistics[at];
       if (known.chunk == this) {
         out.append_copy(known.begin, known.size);
@@ -78,6 +77,8 @@ void StepLines::append_line(uint64_t number, const PlannedLine& line, native::Re
         known.chunk = this;
       }
     }
+    if (line.is_whole && slot.digest)
+      append_member(out, key::kDigest, stats::digest_text(*slot.digest));
   }
   int64_t producer = line.producer < 0 ? -1 : content.numbers[static_cast<size_t>(line.producer)];
   if (line.has_value) {

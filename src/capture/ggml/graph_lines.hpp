@@ -60,7 +60,7 @@ struct PlannedLine {
   bool is_input = false;
   bool is_first = false;   // the content is stored for this line
   bool has_bytes = false;  // at `bytes_begin` of the slot's payload
-  bool has_statistics = false;
+  bool is_whole = false;   // the statistics and the digest of the slot are this line's, too
   bool has_value = false;  // the identity is made of the next three
   int64_t bytes_begin = 0;
   int64_t bytes = 0;
@@ -70,13 +70,14 @@ struct PlannedLine {
   int32_t producer = -1;  // line
 };
 
-/// Bytes or statistics that a call takes.
+/// Bytes, statistics or a digest that a call takes.
 struct PlannedSlot {
   const EngineTensor* tensor = nullptr;
   bool on_host = true;
   uint64_t span_bytes = 0;  // from the first to the last byte
   TensorView view;          // blocks: of their bytes; without storage when not on the host
   bool with_statistics = false;
+  bool with_digest = false;
   uint32_t line = 0;      // the one it is stored for
   native::Record record;  // of that line, without what a call fills in
   Dims shape;
@@ -115,6 +116,7 @@ struct GraphLines {
 struct StepContent {
   struct Slot {
     stats::TensorStats stats;
+    std::optional<stats::Digest> digest;
     native::PayloadLocation payload;
     bool has_statistics = false;
     bool has_payload = false;

@@ -163,7 +163,7 @@ class Planner {
     int64_t bytes_begin = 0;
     bool has_bytes = false;
     bool is_window = false;  // the content is of its first rows
-    bool is_whole = false;   // of the slot's content: its statistics are this value's, too
+    bool is_whole = false;   // of the slot's content: its statistics and digest are this value's
   };
 
   struct Storage {
@@ -457,8 +457,6 @@ class Planner {
           session_.run().intern(engine_.functions().ggml_backend_buffer_name(buffer))->c_str();
   }
 
-  [[nodiscard]] bool wants_content() const { return settings_.full || settings_.statistics; }
-
   /// A slot for what the tensor holds, or its first rows; -1 when it cannot be read.
   int32_t add_slot(const TensorFields& fields, const Four& ne) {
     const EngineFunctions& functions = engine_.functions();
@@ -486,7 +484,8 @@ class Planner {
     if (!view) return -1;
     slot.view = *std::move(view);
     slot.with_statistics = settings_.statistics && !raw;
-    if (!settings_.full && !slot.with_statistics) return -1;
+    slot.with_digest = settings_.digest;
+    if (!settings_.full && !slot.with_statistics && !slot.with_digest) return -1;
     out_.slots.push_back(std::move(slot));
     return static_cast<int32_t>(out_.slots.size()) - 1;
   }
@@ -598,14 +597,14 @@ class Planner {
     Storage& storage = storage_of(fields.root());
     Value& value = value_of(storage, fields);
     bool is_first = false;
-    if (settings_.inputs && wants_content() && value.slot < 0 && storage.version == 0 &&
+    if (settings_.inputs && settings_.wants_content() && value.slot < 0 && storage.version == 0 &&
         is_host_input(fields)) {
       watch(fields.address());
       is_first = take_content(fields, fields.ne(), &value);
       if (is_first) plan_.reads.push_back(static_cast<uint32_t>(value.slot));
     }
     Four shown = fields.ne();
-    if (settings_.caches && settings_.inputs && wants_content() && value.slot < 0 &&
+    if (settings_.caches && settings_.inputs && settings_.wants_content() && value.slot < 0 &&
         storage.kind == Storage::kChanging)
       is_first = read_cache(fields, &value, &shown);
     if (value.slot < 0) share_content(storage, &value);
@@ -639,9 +638,9 @@ class Planner {
     const bool in_leaf = root.op() == 0 && fields.view_source() != nullptr;
     if (node->alias) {
       share_content(storage, &value);
-    } else if (settings_.outputs && wants_content() && !in_leaf) {
+    } else if (settings_.outputs && settings_.wants_content() && !in_leaf) {
       is_first = take_content(fields, shown, &value);
-    } else if (settings_.outputs && wants_content() && settings_.caches &&
+    } else if (settings_.outputs && settings_.wants_content() && settings_.caches &&
                storage.kind == Storage::kChanging) {
       const std::optional<Four> window = window_of(fields);
       shown = window.value_or(shown);
@@ -682,7 +681,7 @@ class Planner {
     line.has_bytes = value.has_bytes;
     line.bytes_begin = value.bytes_begin;
     line.bytes = payload_bytes(shown, engine_.type_info(value.place.type));
-    line.has_statistics = value.is_whole;
+    line.is_whole = value.is_whole;
     const TypeInfo& type = engine_.type_info(value.place.type);
     const int64_t offset =
         type.block_bytes > 0 ? value.place.offset_bytes / type.block_bytes * type.block_values : 0;

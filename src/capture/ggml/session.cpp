@@ -269,6 +269,7 @@ std::string GgmlSession::record_weight(const TensorView& view, native::Record re
   record.step = -1;
   record.role = native::Role::Weight;
   if (settings_.statistics && !record.raw_bytes) record.stats = statistics_of(view);
+  if (settings_.digest) record.digest = stats::digest(view);
   if (settings_.full) append_elements(*run_, view, record);
   const uint64_t number = run_->push_record(record, shape.span(), strides.span());
   native::RecordText text;
@@ -277,6 +278,8 @@ std::string GgmlSession::record_weight(const TensorView& view, native::Record re
     native::append_member(text, native::key::kSameAs, static_cast<int64_t>(number));
   }
   if (record.stats) native::append_statistics(text, *record.stats);
+  if (record.digest)
+    native::append_member(text, native::key::kDigest, stats::digest_text(*record.digest));
   return std::string(text.text());
 }
 

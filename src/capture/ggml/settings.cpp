@@ -65,6 +65,7 @@ Result<Settings> settings_from_json(std::string_view text) {
     settings.types = formats::texts_of(object, "types");
     settings.full = object.value("full", true);
     settings.statistics = object.value("statistics", false);
+    settings.digest = object.value("digest", false);
     settings.inputs = object.value("inputs", true);
     settings.outputs = object.value("outputs", true);
     settings.weights = object.value("weights", false);

@@ -25,8 +25,9 @@ struct Settings {
   std::vector<std::string> types;    // beginnings of operator names in lower case; empty: all
   bool full = true;
   bool statistics = false;
-  bool inputs = true;         // bytes (or statistics) of the inputs that the host fills
-  bool outputs = true;        // bytes (or statistics) of results
+  bool digest = false;
+  bool inputs = true;         // content of the inputs that the host fills
+  bool outputs = true;        // content of results
   bool weights = false;       // once, as step -1; from plain buffers
   bool caches = false;        // what nodes read and write of caches
   std::string report_folder;  // where ggml_<pid>.json goes; empty: nowhere
@@ -35,6 +36,8 @@ struct Settings {
   bool drop_when_full = false;
   bool synchronous = false;
 
+  /// Bytes, statistics or digests: something that tensors are read for.
+  [[nodiscard]] bool wants_content() const { return full || statistics || digest; }
   [[nodiscard]] bool wants_step(uint64_t step) const;
   [[nodiscard]] bool wants_node(std::string_view name, std::string_view op) const;
 };

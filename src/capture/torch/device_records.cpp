@@ -51,9 +51,10 @@ void DeviceRecords::fetch() {
       record.same_as = static_cast<int64_t>(first.number);
       record.payload = first.payload;
       record.stats = first.stats;
+      record.digest = first.digest;
       record.kind = first.kind;
     } else if (!waiting.is_whole && record.kind == native::RecordKind::Tensor &&
-               options_.data != DataLevel::None) {
+               options_.reads_elements()) {
       take(next < count ? PyList_GET_ITEM(results.get(), next++) : nullptr, record);
     }
     waiting.step->count(record);
@@ -86,9 +87,10 @@ void DeviceRecords::take(PyObject* item, native::Record& record) {
   if (look.readable == Readable::Memory) {
     const TensorView view = view_of(look);
     if (options_.digest || options_.verify) record.digest = stats::digest(view);
-    append_elements(run_, view, record);
+    if (options_.data == DataLevel::Full) append_elements(run_, view, record);
   }
-  if (!record.payload) record.kind = native::RecordKind::Skipped;
+  if (!record.payload && options_.data == DataLevel::Full)
+    record.kind = native::RecordKind::Skipped;
 }
 
 }  // namespace assay::capture

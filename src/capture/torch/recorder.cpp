@@ -284,7 +284,7 @@ void Session::Recorder::record_device(native::Record record) {
       entry.shares = seen.bytes->record;
       ++session_.shared_;
     }
-  } else if (session_.options_.data != DataLevel::None) {
+  } else if (session_.options_.reads_elements()) {
     if (!device.send(at_hand_.object, payload_bytes(look_))) {
       entry.record.kind = native::RecordKind::Skipped;
       return device.add(std::move(entry));
@@ -348,8 +348,7 @@ Session::Recorder::Seen Session::Recorder::find_seen() {
 bool Session::Recorder::is_complete(const Seen& seen) const {
   const SessionOptions& options = session_.options_;
   const bool needs_payload = options.data == DataLevel::Full || options.digest;
-  return options.data == DataLevel::None || !needs_payload ||
-         seen.layout->has_payload_of(look_, at_hand_.contiguous);
+  return !needs_payload || seen.layout->has_payload_of(look_, at_hand_.contiguous);
 }
 
 void Session::Recorder::share(native::Record& record, const Seen& seen) {

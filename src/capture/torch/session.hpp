@@ -32,7 +32,7 @@ struct SessionOptions {
   bool inputs = true;
   bool outputs = true;
   bool caches = false;
-  bool digest = false;
+  bool digest = false;        // of the bytes, also where these are not kept
   bool verify = false;        // never trust identity: read every sight, share bytes by digest
   bool force_device = false;  // tests: treat host tensors as device tensors
   /// Every call outside any other is a step, whichever node it is of, and step n holds the n-th
@@ -43,6 +43,9 @@ struct SessionOptions {
   PyObject* wanted = nullptr;  // callable step -> bool, or nullptr for every step
   PyObject* device = nullptr;  // assay.torch._device.DevicePath, or nullptr
   PyObject* mode = nullptr;    // with `operators`: the dispatch mode
+
+  /// Elements are read, and not only shapes.
+  [[nodiscard]] bool reads_elements() const { return data != DataLevel::None || digest; }
 };
 
 /// What one step has produced so far.

@@ -4,12 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <memory>
 
 #include "base/atomic_file.hpp"
+#include "cli/answer.hpp"
 #include "cli/commands.hpp"
 #include "cli/dump/dump_environment.hpp"
 #include "cli/dump/dump_places.hpp"
@@ -61,6 +63,37 @@ Result<DumpLibraries> choose_libraries(const DumpRequest& request, const Voice& 
   return libraries;
 }
 
+Answer answer_of(const DumpRequest& request, const DumpResults& results,
+                 const std::vector<std::string>& lines, int status) {
+  Answer answer{"dump", "captured", {}, next_command(request, results), status};
+  if (!results.captured_anything())
+    answer.outcome = "nothing_captured";
+  else if (!results.warnings.empty())
+    answer.outcome = "incomplete";
+  const std::vector<std::string>& told = results.captured_anything() ? lines : results.warnings;
+  answer.sentence = told.empty() ? "nothing was captured" : told.front();
+  return answer;
+}
+
+JsonObject json_of(const Answer& answer, const DumpResults& results, int program_status) {
+  uint64_t tensors = formats::sum_of_counters(results.processes).tensors_written;
+  uint64_t steps = 0;
+  for (const TorchReport& report : results.torch) {
+    tensors += report.tensors;
+    steps = std::max(steps, report.steps);
+  }
+  for (const GgmlReport& report : results.ggml) {
+    tensors += report.nodes;
+    steps = std::max(steps, report.steps);
+  }
+  return std::move(answer_json(answer)
+                       .add("run", folder_of_run(results))
+                       .add("program_status", program_status)
+                       .add("tensors", tensors)
+                       .add("steps", steps)
+                       .add_json("warnings", json_texts(results.warnings)));
+}
+
 int run_dump(const DumpRequest& request, const Voice& voice) {
   const auto failed = [&](const Error& error) {
     voice.error(error);
@@ -90,10 +123,18 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
   run.end = *end;
   const DumpResults results = finish_dump(request, *places, run);
   if (end->signal != 0) voice.warning("the program " + end_text(end->exit_status, end->signal));
-  for (const std::string& line : summary_lines(request, results)) voice.info(line);
-  for (const std::string& warning : results.warnings) voice.warning(warning);
   const bool lacking = !results.captured_anything() || !results.warnings.empty();
-  return request.require && lacking && end->exit_status == 0 ? kCannotJudge : end->exit_status;
+  const int status =
+      request.require && lacking && end->exit_status == 0 ? kCannotJudge : end->exit_status;
+  const std::vector<std::string> lines = summary_lines(request, results);
+  if (request.json) {
+    const Answer answer = answer_of(request, results, lines, status);
+    return print_answer(answer, {}, true, json_of(answer, results, end->exit_status));
+  }
+  for (const std::string& line : lines) voice.info(line);
+  for (const std::string& warning : results.warnings) voice.warning(warning);
+  if (request.name == DumpName::Assay) voice.info("next: " + next_command(request, results));
+  return status;
 }
 
 int start(const ParsedArguments& parsed, DumpRequest& request) {

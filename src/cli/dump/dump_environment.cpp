@@ -82,7 +82,8 @@ std::string torch_settings(const DumpRequest& request, const DumpPlaces& places)
   json.add("output", places.output).add("layout", request.strict ? "strict" : "native");
   json.add("level", request.operators ? "operator" : "module").add("weights", request.weights);
   json.add("steps", steps_of_range(request.range)).add_json("modules", json_texts(patterns));
-  json.add("statistics", statistics).add("full", full).add("report_dir", places.scratch);
+  json.add("statistics", statistics).add("full", full).add("digest", request.digest);
+  json.add("report_dir", places.scratch);
   json.add_json("seed", request.seed ? std::to_string(*request.seed) : "null");
   return json.text();
 }
@@ -105,7 +106,7 @@ std::string ggml_settings(const DumpRequest& request, const DumpPlaces& places) 
   json.add("output", places.output).add("steps", request.range);
   json.add("first_only", !request.range_given).add_json("names", json_texts(request.modules));
   json.add_json("exclude", json_texts(request.exclude)).add_json("types", json_texts(types));
-  json.add("full", full).add("statistics", statistics);
+  json.add("full", full).add("statistics", statistics).add("digest", request.digest);
   json.add("inputs", request.tensor_part != 1).add("outputs", request.tensor_part != 0);
   json.add("weights", request.weights).add("caches", request.caches);
   json.add("report_dir", places.scratch).add("config", places.config_path);

@@ -269,11 +269,17 @@ void add_our_rows(Command& command, DumpRequest& request) {
   command.add("--caches",
               "ggml: what nodes read of the key and value caches and write to them, too.",
               request.caches);
+  command.add(
+      "--digest",
+      "PyTorch, ggml: the XXH3-128 digest of each tensor, too; with -sd instead of its data.",
+      request.digest);
   command.add("--force", "Remove the run that the output folder holds already.", request.force);
   command.add("--require",
               "End with status 125 when nothing, or less than asked, was captured, and the program "
               "itself ended with 0.",
               request.require);
+  command.add("--json", "What was captured as one JSON object, the last line of stdout.",
+              request.json);
   command.add("--host {auto,atb,torch,ggml}",
               "What to capture in the program, default auto: everything.", request.host);
 }
@@ -394,9 +400,11 @@ Status complete_request(const ParsedArguments& parsed, DumpRequest* request) {
   if (parsed.given("--steps") && parsed.given("--execute-range"))
     return fail(Errc::Usage, "argument --steps: not allowed with argument --execute-range/-er");
   request->range_given = parsed.given("--execute-range") || parsed.given("--steps");
-  if (request->strict && (request->operators || request->weights)) {
+  if (request->strict && (request->operators || request->weights || request->digest)) {
     return fail(Errc::Usage, std::string("argument --layout strict: not allowed with argument ") +
-                                 (request->weights ? "--weights" : "--level operator"));
+                                 (request->weights  ? "--weights"
+                                  : request->digest ? "--digest"
+                                                    : "--level operator"));
   }
   if (parsed.has_command && parsed.given("--exec"))
     return fail(Errc::Usage, "argument --exec: not allowed with a command behind '--'");

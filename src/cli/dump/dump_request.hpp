@@ -42,6 +42,7 @@ struct DumpRequest {
   bool operators = false;                 // of PyTorch programs: modules and their operators
   bool weights = false;                   // of PyTorch and ggml programs, native layout
   bool caches = false;                    // of ggml programs
+  bool digest = false;                    // of PyTorch and ggml programs, native layout
   std::vector<std::string> modules = {};  // patterns of module paths, of names of ggml nodes
   std::vector<std::string> exclude = {};  // patterns of names of ggml nodes
   std::string probe_library;              // empty: our own
@@ -50,6 +51,7 @@ struct DumpRequest {
   bool synchronous = false;
   bool filter_rows = false;  // of the op and kernel lists, by ids, names and range
   bool force = false;        // the run in the output folder makes way
+  bool json = false;         // the summary as an object on stdout
   bool require = false;      // a capture that lacks something is an exit status of its own
   bool compat_text = false;  // statistics as the original's probe printed them
 

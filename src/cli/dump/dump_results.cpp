@@ -17,6 +17,7 @@
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
 #include "base/paths.hpp"
+#include "base/shell_words.hpp"
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "cli/dump/elf.hpp"
@@ -513,8 +514,9 @@ void add_idle_processes(const DumpResults& results, std::vector<std::string>* li
   }
 }
 
-/// The folder that `assay show` opens: of all ranks together where there are several.
-std::string run_to_show(const DumpResults& results) {
+}  // namespace
+
+std::string folder_of_run(const DumpResults& results) {
   const bool is_of_atb = !results.processes.empty() || results.files_without_summary > 0;
   if (is_of_atb && exists(results.root)) return results.root;
   const auto whole = [](const std::string& folder) {
@@ -529,8 +531,6 @@ std::string run_to_show(const DumpResults& results) {
   }
   return {};
 }
-
-}  // namespace
 
 bool DumpResults::captured_anything() const {
   if (files_without_summary > 0) return true;
@@ -634,10 +634,17 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
     }
   }
   add_idle_processes(results, &lines);
-  if (request.name == DumpName::Assay && results.captured_anything()) {
-    lines.push_back("next: assay show " + run_to_show(results));
-  }
   return lines;
+}
+
+std::string next_command(const DumpRequest& request, const DumpResults& results) {
+  if (!results.captured_anything()) return "assay doctor";
+  const std::string run = shell_quote(folder_of_run(results));
+  const bool values =
+      request.has_type("tensor") && !request.wants_statistics() && !request.description_only;
+  if (!values || request.save_time == 0) return "assay show " + run;
+  const bool modules = !results.torch.empty() && !request.operators;
+  return (modules ? "assay compare GOLDEN " : "assay opcheck ") + run;
 }
 
 }  // namespace assay::cli

@@ -33,6 +33,13 @@ struct DumpResults {
 [[nodiscard]] DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places,
                                       const DumpRun& run);
 
+/// The folder that other commands open: of all ranks together where there are several; empty when
+/// nothing was captured.
+[[nodiscard]] std::string folder_of_run(const DumpResults& results);
+
+/// What to do with the run: operators are checked by themselves, modules held against another run.
+[[nodiscard]] std::string next_command(const DumpRequest& request, const DumpResults& results);
+
 /// The summary for a person, one line each, without the warnings.
 [[nodiscard]] std::vector<std::string> summary_lines(const DumpRequest& request,
                                                      const DumpResults& results);

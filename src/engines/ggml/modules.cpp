@@ -286,6 +286,9 @@ void Modules::add_weight(const std::string& name, const Dims& shape, const Store
 }
 
 void Modules::describe(Program* mine) const {
+  // Weights that the capture has, too, under the engine's names: each counts once, as the file's.
+  for (const auto& [name, stored] : weights_)
+    for (const StoredWeight::Part& part : stored.parts) mine->leaves.erase(part.how.name);
   mine->stored_weights = weights_;
   mine->lonely_weight = lonely_weight_;
   for (const auto& [record, place] : places_) {

@@ -408,6 +408,31 @@ TEST(JudgeOutput, LongSumsInFloat32AreJudgedByTheirTerms) {
   EXPECT_GT(judge_output(call, outputs, 0, wrong.view)->e, 2);
 }
 
+TEST(JudgeOutput, OneElementWithMostOfTheErrorIsJudgedByItsBound) {
+  // Given  64 sums of 400 products, one of them of terms a million times as large as the others',
+  //        each pair of which cancels: C = 4e8, and 2 sqrt(400) u C = 953.7 may be wrong there
+  constexpr int64_t kDepth = 400, kColumns = 64;
+  const Tensor a = tensor_of(DType::Float32, {1, kDepth}, [](int64_t) { return 1.0; });
+  const Tensor b = tensor_of(DType::Float32, {kDepth, kColumns}, [](int64_t i) {
+    const double size = i % kColumns == 5 ? 1e6 : 1.0;
+    return i / kColumns % 2 == 0 ? size : -size;
+  });
+  const Call call = CallOf("aten.mm.default").with("self", a).with("mat2", b);
+  const auto outputs = reference::aten::evaluate(call).value();
+  const auto judged = [&](double error_of_large, double error_of_others) {
+    std::vector<double> sums(kColumns, error_of_others);
+    sums[5] = error_of_large;
+    const Tensor mine = with_values(DType::Float32, {1, kColumns}, sums);
+    return *judge_output(call, outputs, 0, mine.view);
+  };
+  // Then  0.9 of that bound is no fault, although it is 3.1 deviations of the only error there is;
+  EXPECT_LE(judged(0.9 * 953.7, 0).z, std::sqrt(3.0));
+  EXPECT_LE(judged(0.9 * 953.7, 0).e, 1);
+  // what is beyond it is one, and so is an error of the other elements beyond theirs, 0.00095.
+  EXPECT_GT(judged(3 * 953.7, 0).e, 2);
+  EXPECT_GT(judged(0, 0.003).e, 2);
+}
+
 TEST(JudgeOutput, WhatOneTermMakesIsRoundedByAllTermsBehindIt) {
   // Given  a row of saturated attention: a weight near 1 first, behind it 300 whose products are
   //        lost in its sum

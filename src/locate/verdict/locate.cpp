@@ -18,7 +18,7 @@
 #include "locate/verdict/same_model.hpp"
 #include "locate/verdict/slice.hpp"
 #include "locate/verdict/step_modules.hpp"
-#include "locate/verdict/token_divergence.hpp"
+#include "locate/verdict/token_choices.hpp"
 #include "locate/verdict/verdict.hpp"
 #include "pair/paired_runs.hpp"
 
@@ -89,7 +89,7 @@ class Locator {
     verdict.golden_level = golden_.level;
     verdict.mine_level = mine_.level;
     verdict.order_known = mine_.run->order_known;
-    verdict.obligations = {{"models are the same", difference.text}};
+    verdict.obligations = {{std::string(kModelsAreTheSame), difference.text}};
     verdict.reason = difference.text;
     if (difference.exchanged)
       verdict.next =
@@ -216,7 +216,7 @@ class Locator {
     if (floors_) stages.floors = &*floors_;
     stages.more = nan_origins_.findings;
     stages.more.insert(stages.more.end(), rank_divergence_.begin(), rank_divergence_.end());
-    stages.token = find_token_divergence(*golden_.run, *mine_.run);
+    stages.tokens = find_token_choices(golden_, mine_, inputs_);
     stages.more.insert(stages.more.end(), leaves_.findings.begin(), leaves_.findings.end());
     stages.more_coarse = leaves_.coarse;
     if (!own_ && !walk_ && !floors_ && (steps_ == nullptr || !steps_->is_partial()))
@@ -270,7 +270,9 @@ void use_names_of_mine(const pair::PairedRuns& runs, Verdict* verdict) {
     link.step = runs.step_of_mine(link.step);
     link.module = runs.name_of_mine(link.module);
   }
-  for (int64_t* step : {&verdict->token.step, &verdict->clean_up_to}) {
+  TokenChoices& tokens = verdict->tokens;
+  for (TokenChoice& choice : tokens.choices) choice.step = runs.step_of_mine(choice.step);
+  for (int64_t* step : {&tokens.first.step, &tokens.other_inputs_from, &verdict->clean_up_to}) {
     if (*step >= 0) *step = runs.step_of_mine(*step);
   }
 }

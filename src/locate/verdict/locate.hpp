@@ -76,14 +76,48 @@ struct Coverage {
   [[nodiscard]] size_t around() const { return judged_around + without_partner; }
 };
 
-/// The first token at which the two runs' logits choose differently.
-struct TokenDivergence {
-  int64_t step = -1;      // -1: none, or no logits
-  bool near_tie = false;  // the margin is within twice the difference of the logits
+/// How a choice that is not golden's came about.   docs/localisation.md, "Tokens"
+enum class ChoiceKind : uint8_t {
+  NearTie,      // golden's best two are within the noise of each other
+  Chance,       // they are not, but of so many choices one may be decided so by noise
+  Unexplained,  // no noise of this size decides so
+};
+[[nodiscard]] std::string_view choice_name(ChoiceKind kind);  // "near_tie" "chance" "unexplained"
+
+/// A position at which the two runs' logits choose differently.
+struct TokenChoice {
+  int64_t step = -1;  // -1: none
+  int64_t sequence = 0;
+  int64_t position = 0;  // of the sequence, in this step
   int64_t golden_token = -1, mine_token = -1;
   double margin = NAN;      // top1 - top2 of golden
+  double gap = NAN;         // golden's logit of its own choice minus that of mine's
   double difference = NAN;  // largest |delta logit| over the two ids
+  double noise = NAN;       // what logits of the position differ by
+  double divergence = NAN;  // KL(golden || mine) of the position, nats
+  ChoiceKind kind = ChoiceKind::Unexplained;
 };
+
+/// What the two runs choose at every position whose logits both have.
+struct TokenChoices {
+  int64_t positions = 0;  // compared; padding is not
+  int64_t padding = 0;
+  int64_t not_finite = 0;  // with NaN or infinity that is no mask: not compared
+  /// From this step on mine was given other inputs, so that nothing is compared; -1: none.
+  int64_t other_inputs_from = -1;
+  int64_t near_ties = 0, chances = 0, unexplained = 0;  // that chose another token
+  double largest_near_tie = NAN;  // margin of the near ties, in units of the noise
+  double limit = NAN;             // gap in units of the noise from which a choice is unexplained
+  /// KL(golden || mine) in nats, over all positions, and over those that are no near tie above.
+  double kl_mean = NAN, kl_max = NAN;
+  double kl_mean_without_ties = NAN, kl_max_without_ties = NAN;
+  std::vector<TokenChoice> choices;  // the first kListedChoices of them
+  /// The first of a sequence's last position, whatever the inputs were: a run that goes on with the
+  /// token chosen there is given others from then on.
+  TokenChoice first;
+  [[nodiscard]] int64_t other_choices() const { return near_ties + chances + unexplained; }
+};
+inline constexpr size_t kListedChoices = 1000;
 
 /// A value after the first wrong one, on the way to the output.
 struct ChainLink {
@@ -132,7 +166,7 @@ struct Verdict {
   /// holds them in; empty: none.
   std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
   std::string cache_blocks;  // Program::cache_blocks of mine
-  TokenDivergence token;
+  TokenChoices tokens;
   std::vector<std::string> notes;       // "program differs here, cannot judge: ..."
   std::vector<Obligation> obligations;  // without candidates: what clean stands on
   Power power;                          // of Clean

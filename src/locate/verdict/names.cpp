@@ -29,6 +29,11 @@ std::string_view floor_name(Floor floor) {
   return kNames[static_cast<size_t>(floor)];
 }
 
+std::string_view choice_name(ChoiceKind kind) {
+  constexpr std::string_view kNames[] = {"near_tie", "chance", "unexplained"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 RowJudgement judgement_of(FindingKind kind) {
   // Findings are the first judgements behind None, in the same order.
   static_assert(static_cast<int>(RowJudgement::OwnError) ==

@@ -2,9 +2,11 @@
 #include "locate/verdict/next_command.hpp"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/shell_words.hpp"
+#include "locate/verdict/obligations.hpp"
 #include "locate/verdict/verdict.hpp"
 
 namespace assay::locate {
@@ -59,6 +61,16 @@ std::string program_of(const run::Run& run) {
   return command;
 }
 
+bool would_operators_tell(const Verdict& verdict) {
+  constexpr std::array<std::string_view, 4> kOfTheWhole = {kRunsAreWhole, kModelsAreTheSame,
+                                                           kInputsAreEqual, kStepsAreTheSame};
+  if (verdict.outcome == VerdictOutcome::FirstWrong) return true;
+  const auto open = std::ranges::find_if(verdict.obligations,
+                                         [](const Obligation& one) { return !one.open.empty(); });
+  return open == verdict.obligations.end() ||
+         std::ranges::find(kOfTheWhole, open->name) == kOfTheWhole.end();
+}
+
 std::string next_command(const Verdict& verdict, const run::Run& golden, const run::Run& mine) {
   const bool golden_has_program = verdict.golden_level == CaptureLevel::Operators;
   const bool mine_has_program = verdict.mine_level == CaptureLevel::Operators;
@@ -68,7 +80,7 @@ std::string next_command(const Verdict& verdict, const run::Run& golden, const r
     return dump_command(mine, "mine-operators", suspects(verdict));
   }
   if (verdict.outcome == VerdictOutcome::Clean) return {};
-  if (wants_weights(golden))
+  if (wants_weights(golden) && would_operators_tell(verdict))
     return "assay locate " + shell_quote(golden.path) + " " + shell_quote(mine.path) +
            " --golden-weights CHECKPOINT";
   if (!golden_has_program) {
@@ -76,7 +88,7 @@ std::string next_command(const Verdict& verdict, const run::Run& golden, const r
       return verdict.floor == Floor::Measured ? std::string() : floor_command(golden, mine);
     return dump_command(golden, "golden-operators", "");
   }
-  if (mine_has_program || is_other_framework(mine)) return {};
+  if (mine_has_program || is_other_framework(mine) || !would_operators_tell(verdict)) return {};
   return dump_command(mine, "mine-operators", "");
 }
 

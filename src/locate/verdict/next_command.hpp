@@ -12,6 +12,10 @@ namespace assay::locate {
 [[nodiscard]] std::string next_command(const Verdict& verdict, const run::Run& golden,
                                        const run::Run& mine);
 
+/// Whether operators of mine, in place of modules, might change the verdict: they say nothing more
+/// about runs that are damaged, of two models, or were given other inputs or steps.
+[[nodiscard]] bool would_operators_tell(const Verdict& verdict);
+
 /// The command line that the run's manifest names, quoted for a shell; empty when it names none.
 [[nodiscard]] std::string program_of(const run::Run& run);
 

@@ -2,6 +2,7 @@
 #include "locate/verdict/obligations.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 #include <tuple>
 
@@ -49,14 +50,16 @@ class Obligations {
       }
       return std::move(list_);
     }
-    if (!stages_.across_engines) add("models are the same", {});
-    add("inputs are equal", other_inputs());
-    if (!stages_.in_slice) add("steps are the same", other_steps());
+    if (!stages_.across_engines) add(std::string(kModelsAreTheSame), {});
+    add(std::string(kInputsAreEqual), other_inputs());
+    if (!stages_.in_slice) add(std::string(kStepsAreTheSame), other_steps());
     add("programs are equal", other_programs());
     add("operators are judged", too_few_judged());
     if (!stages_.in_slice) add("every path to the outputs is judged", unjudged_path());
     add("errors would be seen", too_little_power());
     add("golden is a program", no_program());
+    if (!stages_.in_slice && verdict_.tokens.positions > 0)
+      add("no choice is beyond the noise", unexplained_choice());
     add("weights are golden's", unknown_weights());
     return std::move(list_);
   }
@@ -91,7 +94,8 @@ class Obligations {
     if (!stages_.inputs) return {};
     const InputDifference& inputs = *stages_.inputs;
     if (inputs.first_step) return "mine was not given what golden was: " + inputs.text;
-    if (stages_.token.near_tie && stages_.token.step < inputs.step) return {};
+    const TokenChoice& first = stages_.tokens.first;
+    if (first.step >= 0 && first.step < inputs.step && first.kind == ChoiceKind::NearTie) return {};
     return "no fault was found before step " + std::to_string(inputs.step) +
            ", in which mine was not given what golden was: " + inputs.text;
   }
@@ -218,8 +222,28 @@ class Obligations {
            "ones, in the right order, only a golden with operators can tell";
   }
 
+  /// Where every operator is exact to rounding this does not happen: something that nobody judged
+  /// moved the logits.
+  [[nodiscard]] std::string unexplained_choice() const {
+    const TokenChoices& tokens = verdict_.tokens;
+    const auto first =
+        std::ranges::find(tokens.choices, ChoiceKind::Unexplained, &TokenChoice::kind);
+    if (first == tokens.choices.end()) return {};
+    char times[32];
+    std::snprintf(times, sizeof(times), "%.3g", first->gap / first->noise);
+    return "no fault was found, but in step " + std::to_string(first->step) + " at [" +
+           std::to_string(first->sequence) + ", " + std::to_string(first->position) +
+           "] mine chooses token " + std::to_string(first->mine_token) + ", which golden has " +
+           times + " times the noise of the logits below its own choice " +
+           std::to_string(first->golden_token) +
+           (tokens.unexplained > 1
+                ? " (and " + std::to_string(tokens.unexplained - 1) + " more choices)"
+                : "");
+  }
+
   [[nodiscard]] std::string unknown_weights() const {
     const Coverage& coverage = verdict_.coverage;
+    if (coverage.weights == 0 && has_no_weights(*stages_.golden)) return {};
     // Where mine has golden's in other pieces, both have some that the other has not.
     const size_t missing = stages_.tests == nullptr || coverage.weights_by_function > 0
                                ? 0
@@ -238,6 +262,11 @@ class Obligations {
                 ? "no weights of mine were captured"
                 : "only " + std::to_string(coverage.weights_compared) + " of " +
                       counted(coverage.weights, "weight") + " could be held against golden's");
+  }
+
+  /// A function of its arguments. Constants in it are part of the program: the replay has them.
+  static bool has_no_weights(const Program& program) {
+    return program.level == CaptureLevel::Operators && program.leaves.empty();
   }
 
   [[nodiscard]] std::string unit() const { return is_by_floors(verdict_) ? "values" : "operators"; }

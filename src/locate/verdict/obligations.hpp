@@ -8,6 +8,10 @@ namespace assay::locate {
 
 /// Neither run's files contradict each other.
 inline constexpr std::string_view kRunsAreWhole = "runs are whole";
+// What is of the runs as a whole, whatever was captured of mine.
+inline constexpr std::string_view kModelsAreTheSame = "models are the same";
+inline constexpr std::string_view kInputsAreEqual = "inputs are equal";
+inline constexpr std::string_view kStepsAreTheSame = "steps are the same";
 
 /// Every obligation of the way the run was judged, in the order in which a person should close
 /// them.

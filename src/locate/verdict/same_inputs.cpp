@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "locate/program/padding.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 
@@ -21,8 +22,6 @@ std::string name_of(std::string_view slot) {
   if (slot.starts_with(kKeyword)) return std::string(slot.substr(kKeyword.size()));
   return "input " + (slot.empty() ? std::string("0") : std::string(slot));
 }
-
-bool is_mask(std::string_view slot) { return slot.find("mask") != std::string_view::npos; }
 
 /// Of integers, the first place where they differ.
 std::optional<std::string> first_difference(const TensorView& golden, const TensorView& mine) {

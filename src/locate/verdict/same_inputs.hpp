@@ -3,6 +3,7 @@
 // proof.
 #pragma once
 #include <optional>
+#include <string_view>
 
 #include "locate/program/pairing.hpp"
 

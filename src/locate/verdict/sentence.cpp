@@ -204,6 +204,23 @@ std::string power_clause(const Power& power) {
   return "errors above " + percent(power.error) + " of a value would have been seen";
 }
 
+/// "3 near ties chose other tokens, margin 0.4 of the noise"
+std::string choices_clause(const TokenChoices& tokens) {
+  std::string text;
+  if (tokens.near_ties > 0) {
+    char margin[32];
+    std::snprintf(margin, sizeof(margin), "%.2g", tokens.largest_near_tie);
+    const auto count = static_cast<uint64_t>(tokens.near_ties);
+    text = counted(count, "near tie") + " chose " +
+           (count == 1 ? "another token" : "other tokens") + ", margin " + margin + " of the noise";
+  }
+  if (tokens.chances > 0)
+    add(&text, counted(static_cast<uint64_t>(tokens.chances), "choice") + " beyond a near tie of " +
+                   counted(static_cast<uint64_t>(tokens.positions), "position") +
+                   ", which noise may decide");
+  return text;
+}
+
 std::string clean(const Verdict& verdict) {
   const Coverage& coverage = verdict.coverage;
   std::string text;
@@ -249,6 +266,7 @@ std::string clean(const Verdict& verdict) {
   } else if (coverage.weights > 0) {
     add(&text, "all " + counted(coverage.weights_compared, "weight") + " are golden's");
   }
+  add(&text, choices_clause(verdict.tokens));
   add(&text, power_clause(verdict.power));
   add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
   if (verdict.clean_up_to < 0) return "clean: " + text;
@@ -258,12 +276,13 @@ std::string clean(const Verdict& verdict) {
 
 // Behind a fault the choice is no tie, however close it was.
 std::string token_clause(const Verdict& verdict) {
-  const TokenDivergence& token = verdict.token;
+  const TokenChoice& token = verdict.tokens.first;
   if (token.step < 0) return {};
   std::string text = "golden and mine first choose other tokens in step " +
                      std::to_string(token.step) + ": " + std::to_string(token.golden_token) +
                      " and " + std::to_string(token.mine_token);
-  if (token.near_tie && verdict.outcome != VerdictOutcome::FirstWrong) text += ", a near tie";
+  if (token.kind == ChoiceKind::NearTie && verdict.outcome != VerdictOutcome::FirstWrong)
+    text += ", a near tie";
   char numbers[96];
   if (!std::isnan(token.margin) && !std::isnan(token.difference)) {
     std::snprintf(numbers, sizeof(numbers), " (margin %.3g, logits differ by %.3g)", token.margin,
@@ -325,6 +344,41 @@ std::vector<std::string> checked_list(const Verdict& verdict) {
     lines.push_back("power: " + power_clause(power) + "; least in " +
                     (power.module.empty() ? std::string("the model") : power.module) + ", step " +
                     std::to_string(power.step));
+  return lines;
+}
+
+std::vector<std::string> token_lines(const Verdict& verdict) {
+  const TokenChoices& tokens = verdict.tokens;
+  std::vector<std::string> lines;
+  if (tokens.positions == 0) {
+    lines.emplace_back("no position has logits of both runs that can be compared");
+  } else {
+    lines.push_back(std::to_string(tokens.other_choices()) + " of " +
+                    counted(static_cast<uint64_t>(tokens.positions), "position") +
+                    " chose another token: " + std::to_string(tokens.near_ties) +
+                    " by a near tie, " + std::to_string(tokens.chances) +
+                    " by a chance of so many, " + std::to_string(tokens.unexplained) +
+                    " beyond the noise");
+    char numbers[192];
+    std::snprintf(numbers, sizeof(numbers),
+                  "KL(golden || mine) in nats: mean %.3g, largest %.3g; without the near ties mean "
+                  "%.3g, largest %.3g",
+                  tokens.kl_mean, tokens.kl_max, tokens.kl_mean_without_ties,
+                  tokens.kl_max_without_ties);
+    lines.emplace_back(std::isnan(tokens.kl_mean)
+                           ? "KL is not known: of golden only the largest logits are"
+                           : numbers);
+  }
+  if (tokens.padding > 0)
+    lines.push_back(counted(static_cast<uint64_t>(tokens.padding), "position") +
+                    " of padding left out");
+  if (tokens.not_finite > 0)
+    lines.push_back(counted(static_cast<uint64_t>(tokens.not_finite), "position") +
+                    " with NaN or infinity left out");
+  if (tokens.other_inputs_from >= 0)
+    lines.push_back("not teacher-forced: from step " + std::to_string(tokens.other_inputs_from) +
+                    " on mine was given other tokens than golden, so what they choose there is not "
+                    "compared");
   return lines;
 }
 

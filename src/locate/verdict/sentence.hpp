@@ -23,6 +23,9 @@ namespace assay::locate {
 /// ...", "power: ...".
 [[nodiscard]] std::vector<std::string> checked_list(const Verdict& verdict);
 
+/// What the runs choose and how far their distributions are apart (`--tokens`), one sentence each.
+[[nodiscard]] std::vector<std::string> token_lines(const Verdict& verdict);
+
 /// Further candidates, faults that are the same in all layers, coarse kernels, notes: one sentence
 /// each.
 [[nodiscard]] std::vector<std::string> remarks(const Verdict& verdict);

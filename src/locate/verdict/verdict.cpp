@@ -86,7 +86,7 @@ class Composer {
   void describe_runs() {
     verdict_.golden_level = stages_.golden->level;
     verdict_.mine_level = stages_.mine->level;
-    verdict_.token = stages_.token;
+    verdict_.tokens = stages_.tokens;
     verdict_.order_known = stages_.order_known;
     if (stages_.across_engines && stages_.walk != nullptr) {
       verdict_.level = judged_by(CaptureLevel::Leaves);

@@ -23,7 +23,7 @@ struct Stages {
   std::vector<Finding> more = {};
   /// Coarse kernels of leaf modules.
   std::vector<CoarseGroup> more_coarse = {};
-  TokenDivergence token = {};
+  TokenChoices tokens = {};
   IdenticalValues identical = {};
   /// What mine was given otherwise than golden; nothing: no difference was seen.
   std::optional<InputDifference> inputs = {};

@@ -176,10 +176,43 @@ TEST(Verdict, CallsNoChoiceBehindAFaultATie) {
   Healthy run;
   run.own.findings = {finding_of(FindingKind::OwnError, "layers.1.norm", 11)};
   Verdict verdict = compose_verdict(run.stages());
-  verdict.token = {.step = 3, .near_tie = true, .golden_token = 5, .mine_token = 7};
+  verdict.tokens.first = {
+      .step = 3, .golden_token = 5, .mine_token = 7, .kind = ChoiceKind::NearTie};
   EXPECT_THAT(remarks(verdict), ::testing::Not(::testing::Contains(HasSubstr("near tie"))));
   verdict.outcome = VerdictOutcome::Clean;
   EXPECT_THAT(remarks(verdict), ::testing::Contains(HasSubstr("near tie")));
+}
+
+TEST(Verdict, CleanSaysHowManyNearTiesChoseOtherTokens) {
+  Healthy run;
+  Stages stages = run.stages();
+  stages.tokens.positions = 90;
+  stages.tokens.near_ties = 3;
+  stages.tokens.largest_near_tie = 0.42;
+  EXPECT_THAT(sentence(compose_verdict(stages)),
+              HasSubstr("; 3 near ties chose other tokens, margin 0.42 of the noise; "));
+  stages.tokens.near_ties = 0;
+  EXPECT_THAT(sentence(compose_verdict(stages)), ::testing::Not(HasSubstr("near tie")));
+}
+
+TEST(Verdict, IsNotCleanWhereAChoiceIsBeyondTheNoise) {
+  Healthy run;
+  Stages stages = run.stages();
+  ASSERT_EQ(compose_verdict(stages).outcome, VerdictOutcome::Clean);
+  stages.tokens.positions = 90;
+  stages.tokens.unexplained = 1;
+  stages.tokens.choices = {{.step = 2,
+                            .position = 4,
+                            .golden_token = 5,
+                            .mine_token = 7,
+                            .margin = 3,
+                            .gap = 6,
+                            .noise = 0.5}};
+  const Verdict verdict = compose_verdict(stages);
+  EXPECT_EQ(verdict.outcome, VerdictOutcome::CannotJudge);
+  EXPECT_THAT(verdict.reason,
+              HasSubstr("in step 2 at [0, 4] mine chooses token 7, which golden has 12 times the "
+                        "noise of the logits below its own choice 5"));
 }
 
 TEST(Verdict, SaysThatOperatorsBeforeTheFirstWereNotJudged) {

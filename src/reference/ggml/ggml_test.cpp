@@ -199,10 +199,34 @@ TEST(GgmlRounding, QuantisedWeightsAllowTheStepOfTheActivation) {
       8 * std::sqrt(32.0 / 12 + std::pow(0.425 * 127 * 0x1p-11, 2)) + 127 * 0x1p-11;
   EXPECT_NEAR(blocks.allowed.values[0] - plain, likely, 1e-9);
   EXPECT_NEAR(blocks.variance.values[0], 32.0 / 12, 0.01);
-  EXPECT_DOUBLE_EQ(rounding(call("f16")).value().allowed.values[0] - plain, 127 * 0x1p-11);
+  // Half a unit in the last place of 127, which is 2^-4.
+  EXPECT_DOUBLE_EQ(rounding(call("f16")).value().allowed.values[0] - plain, 0x1p-5);
   // q4_1 also rounds the sum of the block, 127, to float16, times the largest weight.
   EXPECT_NEAR(rounding(call("q4_1")).value().allowed.values[0] - plain, likely + 127 * 0x1p-11,
               1e-9);
+}
+
+TEST(GgmlRounding, OneValueThatIsMostOfASumIsRoundedByItsOwnUnit) {
+  // 1.0 has the largest unit for its size: 2^-10 of float16, half of which is 2^-11 of it. Below
+  // 2^-14 units stay 2^-24.
+  Wide w(Dims{1, 2}, 3.0);
+  const auto variance = [&](double value) {
+    Wide x(Dims{1, 2}, 0.0);
+    x.values[0] = value;
+    const auto of = [&](const char* type) {
+      return rounding(call_of("ggml.mul_mat", {{"src0", {to_tensor(w)}},
+                                               {"src1", {to_tensor(x)}},
+                                               {"src0_type", {std::string(type)}}}))
+          .value();
+    };
+    const Magnitudes half = of("f16"), plain = of("f32");
+    EXPECT_LE(half.allowed.values[0] - plain.allowed.values[0],
+              3 * std::fmax(value * 0x1p-11, 0x1p-25));
+    return half.variance.values[0] - plain.variance.values[0];
+  };
+  EXPECT_DOUBLE_EQ(variance(1.0), 9 * std::pow(0x1p-10, 2) / 12);
+  EXPECT_NEAR(variance(1.999), 9 * std::pow(0x1p-10, 2) / 12, 1e-12);
+  EXPECT_NEAR(variance(0x1p-16), 9 * std::pow(0x1p-24, 2) / 12, 1e-20);
 }
 
 }  // namespace

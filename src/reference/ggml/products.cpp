@@ -7,7 +7,7 @@
 //
 //   W                            x becomes                  error of a value of x
 //   f32                          itself                     0
-//   f16, bf16                    f16, bf16                  |x| 2^-11, |x| 2^-8
+//   f16, bf16                    f16, bf16                  ULP / 2: at most |x| 2^-11, |x| 2^-8
 //   q4_0 q5_0 q8_0 iq4_nl        q8_0: 32 values of one     d/2 + |x| 2^-11, d = max|x| of the block / 127: the scale
 //     mxfp4 nvfp4 q1_0             step, float16 scale        is a float16
 //   q4_1 q5_1                    q8_1: the same with sums   the same, and 2^-11 |sum of the block| max|W| for the sum
@@ -16,8 +16,10 @@
 // so that w = sum |W| error, or 8 standard deviations of that sum and the roundoff times |y|
 // (values that are all equal
 // are rounded to the same side) where that is less, which it is in long sums, to which the rounding
-// of the sum itself comes: 2 sqrt(K) u C with C = |W| . |x|. The variance takes d^2/12 and 0.425 of
-// the roundoff.
+// of the sum itself comes: 2 sqrt(K) u C with C = |W| . |x|. The variance takes d^2/12 and the
+// square of a unit in the last place / 12: where one value is most of a sum, its rounding is that
+// of all results, and no mean over values of other sizes bounds it. Of scales it takes 0.425 of the
+// roundoff.
 #include <algorithm>
 #include <cmath>
 
@@ -124,14 +126,17 @@ constexpr double kDeviations = 8;
 
 /// What the activation is converted to.
 struct Conversion {
-  double roundoff = 0;     // of a value, relative
+  double roundoff = 0;     // of a value, relative; of blocks that of their scales
+  int min_exponent = 0;    // of a value that is no block's: below it the steps stay as they are
   int64_t block = 0;       // values of one step; 0: no steps
   bool with_sums = false;  // of blocks, in float16
 };
 
 Conversion conversion_for(std::string_view type) {
-  if (type == "f16" || type == "float16") return {.roundoff = kFloat16Roundoff};
-  if (type == "bf16" || type == "bfloat16") return {.roundoff = kBFloat16Roundoff};
+  if (type == "f16" || type == "float16")
+    return {.roundoff = kFloat16Roundoff, .min_exponent = -14};
+  if (type == "bf16" || type == "bfloat16")
+    return {.roundoff = kBFloat16Roundoff, .min_exponent = -126};
   if (type == "q4_1" || type == "q5_1")
     return {.roundoff = kFloat16Roundoff, .block = 32, .with_sums = true};
   for (const std::string_view one :
@@ -148,15 +153,30 @@ struct ActivationError {
   Wide largest;
   Wide mean_square;
 };
+/// Of values that are rounded one by one.
+ActivationError rounding_error(const Wide& x, const Conversion& conversion) {
+  ActivationError error{Wide(x.shape, 0.0), Wide(x.shape, 0.0)};
+  for (int64_t i = 0; i < x.size(); ++i) {
+    if (x.data()[i] == 0) continue;
+    int exponent = 0;
+    std::frexp(x.data()[i], &exponent);  // [0.5, 1) times 2^exponent
+    const double half_unit =
+        std::ldexp(conversion.roundoff, std::max(exponent - 1, conversion.min_exponent));
+    error.largest.data()[i] = half_unit;
+    error.mean_square.data()[i] = half_unit * half_unit / 3;
+  }
+  return error;
+}
 ActivationError activation_error(const Wide& x, const Conversion& conversion) {
+  if (conversion.block == 0) return rounding_error(x, conversion);
   ActivationError error{Wide(x.shape), Wide(x.shape)};
   const int64_t length = std::max<int64_t>(x.shape[3], 1);
-  const int64_t block = conversion.block > 0 ? conversion.block : length;
+  const int64_t block = conversion.block;
   for (int64_t begin = 0, end = 0; begin < x.size(); begin = end) {
     end = std::min(begin + block, (begin / length + 1) * length);
     double size = 0;
     for (int64_t i = begin; i < end; ++i) size = std::fmax(size, std::fabs(x.data()[i]));
-    const double step = conversion.block > 0 ? size / 127 : 0;
+    const double step = size / 127;
     for (int64_t i = begin; i < end; ++i) {
       const double value = std::fabs(x.data()[i]);
       // A q8_K block of 128 steps has no +128 for the largest value of the other sign.

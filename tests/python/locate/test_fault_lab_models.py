@@ -12,7 +12,9 @@ import torch
 pytest.importorskip("transformers")
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from bench.faults import drive, families
+from bench.faults import families
+
+from assay.twin import drive
 
 FAMILIES = ["llama", "qwen3", "mixtral", "deepseek_v2", "mamba2", "bert"]
 

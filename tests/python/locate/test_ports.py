@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from bench.faults import captures, families, places, ports
+from bench.faults import captures, families, ports
 
 import assay
+from assay.twin import places
 
 FAMILY, SEED = "llama", 1234
 LEVELS = ["O", "L", "M"]

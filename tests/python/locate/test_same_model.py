@@ -31,6 +31,13 @@ def llama(seed: int = 0, **changes: Any) -> torch.nn.Module:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**settings, **changes})).eval()
 
 
+def fewer_tokens() -> torch.nn.Module:
+    """The same weights, of the first 100 tokens only."""
+    model = llama()
+    model.resize_token_embeddings(100)
+    return model.to(BF16)
+
+
 def gpt2() -> torch.nn.Module:
     torch.manual_seed(0)
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=64, n_layer=3, n_head=4, vocab_size=128)).eval()
@@ -82,6 +89,10 @@ OTHERS = {
     "width": (
         lambda: llama(hidden_size=128).to(BF16),
         "is of another size: lm_head.weight is [128, 128], golden's [128, 64]",
+    ),
+    "vocabulary": (
+        fewer_tokens,
+        "has another vocabulary, or fewer positions: model.embed_tokens.weight is [100, 64], golden's [128, 64]",
     ),
     "checkpoint": (lambda: llama(seed=1).to(BF16), "has another checkpoint: 23 of 32 weights are not golden's"),
     "architecture": (lambda: gpt2().to(BF16), "of another model (GPT2LMHeadModel, golden's is LlamaForCausalLM)"),

@@ -11,11 +11,12 @@ model shows them, in fp32. The model stays what it is: only values of its parame
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 import torch
+
+from assay.twin import places
 
 OUTLIER = (20.0, 100.0)  # channels of the residual, times the root mean square of the others
 SINK = 4.0  # what the first position adds to the scores, before the softmax
@@ -38,24 +39,25 @@ class Shape:
     outliers: tuple[int, ...]
 
 
-def shape(model: torch.nn.Module, seed: int, first_token: int, vocabulary: int) -> Shape:
+def shape(model: Any, seed: int, first_token: int, vocabulary: int, saturated: Optional[float] = None) -> Shape:
     """Changes the weights in place.
 
     Args:
         model: in fp32 and eval mode, with randomly drawn weights.
         first_token: what prompts begin with; it becomes the attention sink.
         vocabulary: tokens below it are drawn for the pass that shows activations.
+        saturated: how far the scores of every third head spread; None: its queries are multiplied by SHARP.
     """
     draw = torch.Generator().manual_seed(seed)
     embedding: Any = model.get_input_embeddings()
     width = embedding.weight.shape[1]
-    places = torch.randperm(width, generator=draw)[: max(3, width // 64 + 2)].tolist()
-    found = Shape(places[0], places[1], tuple(places))
+    channels = torch.randperm(width, generator=draw)[: max(3, width // 64 + 2)].tolist()
+    found = Shape(channels[0], channels[1], tuple(channels))
     with torch.no_grad():
         _embed(embedding.weight, found, first_token, draw)
         _gains(model, width, found, draw)
         _routers(model, draw)
-        with _Calibration(model, found, draw) as calibration:
+        with _Calibration(model, found, draw, saturated) as calibration:
             ids = torch.randint(2, vocabulary, (1, 24), generator=draw)
             ids[0, 0] = first_token
             calibration.run(ids)
@@ -90,10 +92,8 @@ def _gains(model: torch.nn.Module, width: int, found: Shape, draw: torch.Generat
 def _routers(model: torch.nn.Module, draw: torch.Generator) -> None:
     """Rows of routers are nearly parallel: scores of experts lie close together."""
     for path, module in model.named_modules():
-        last = path.rpartition(".")[2]
-        weight = getattr(module, "weight", None)
-        routes = last in ("gate", "router") or re.search(r"Router|TopK", type(module).__name__)
-        if routes and isinstance(weight, torch.Tensor) and weight.dim() == 2 and 2 <= weight.shape[0] <= 256:
+        if places.is_router(path, module):
+            weight: Any = module.weight
             common = torch.randn(weight.shape[1:], generator=draw) * weight.shape[1] ** -0.5
             weight.copy_(common + NEAR * weight)
 
@@ -105,15 +105,20 @@ _Split = Callable[[int, int, Any], tuple[torch.Tensor, torch.Tensor]]
 def _split_in_blocks(outputs: int, head: int, config: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Queries of all heads, then keys, then values."""
     heads = int(config.num_attention_heads)
-    keys = int(getattr(config, "num_key_value_heads", None) or heads)
+    keys = 1 if getattr(config, "multi_query", False) else int(getattr(config, "num_key_value_heads", None) or heads)
     rows = torch.arange(outputs)
     return rows[: heads * head], rows[heads * head : (heads + keys) * head]
 
 
-def _split_by_head(outputs: int, head: int, _: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Query, key and value of the first head, then those of the second."""
-    rows = torch.arange(outputs).view(-1, 3, head)
-    return rows[:, 0].flatten(), rows[:, 1].flatten()
+def _split_by_head(outputs: int, head: int, config: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries, key and value of the first group of heads, then those of the second; most have groups of one head."""
+    groups = int(config.num_attention_heads)
+    if getattr(config, "new_decoder_architecture", False):
+        groups = int(config.num_kv_heads)
+    elif getattr(config, "multi_query", False):
+        groups = 1
+    rows = torch.arange(outputs).view(groups, -1, head)
+    return rows[:, :-2].flatten(), rows[:, -2].flatten()
 
 
 _FUSED: dict[str, _Split] = {
@@ -129,8 +134,9 @@ _KEYS = ("k_proj", "key")
 class _Calibration:
     """One pass in which each projection is set when its input is known: so what layers before it do is in it."""
 
-    def __init__(self, model: torch.nn.Module, found: Shape, draw: torch.Generator) -> None:
+    def __init__(self, model: torch.nn.Module, found: Shape, draw: torch.Generator, saturated: Optional[float]) -> None:
         self._model = model
+        self._saturated = saturated
         self._found = found
         self._draw = draw
         self._hooks: list[Any] = []
@@ -181,18 +187,27 @@ class _Calibration:
         if of.numel() % head or of.numel() < head:
             return
         last = of.view(-1, head)[:, -1]  # rotary positions turn it least
-        usual = (x.flatten(0, -2) @ rows[of].t()).pow(2).mean().sqrt()
+        usual = float((x.flatten(0, -2) @ rows[of].t()).pow(2).mean().sqrt())
         # Else outliers would be all that queries and keys are made of.
         rows[of[:, None], torch.tensor(self._found.outliers)] *= 0.02
+        heads = of.view(-1, head)
+        if self._saturated is not None:
+            self._spread(rows, x, heads, 1.0 if position == 0 else self._saturated)
         seen = x[..., channel].mean() if position is None else x[..., position, channel].mean()
         if float(seen.abs()) < 1e-6:
             return
         strength = (SINK * head**0.5) ** 0.5
-        rows[last, channel] = strength * float(max(1.0, usual)) / seen if position is None else strength / seen
+        rows[last, channel] = strength * max(1.0, usual) / seen if position is None else strength / seen
         if position is None:
-            heads = of.view(-1, head)
             rows[heads[1::3, -1], channel] *= 0.3  # heads that look elsewhere, too
-            rows[heads[2::3, :-1].flatten()] *= SHARP
+            if self._saturated is None:
+                rows[heads[2::3, :-1].flatten()] *= SHARP
+
+    def _spread(self, rows: torch.Tensor, x: torch.Tensor, heads: torch.Tensor, wanted: float) -> None:
+        """Gives all keys (wanted is 1) or the queries of every third head this root mean square."""
+        ours = (heads if wanted == 1.0 else heads[2::3])[:, :-1].flatten()
+        if ours.numel():
+            rows[ours] *= wanted / float((x.flatten(0, -2) @ rows[ours].t()).pow(2).mean().sqrt().clamp(min=1e-6))
 
     def _config(self) -> Any:
         config: Any = self._model.config

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -47,7 +47,7 @@ class Places:
     embedding: str
 
 
-def of(model: torch.nn.Module, layer: Optional[int] = None) -> Places:
+def of(model: Any, layer: Optional[int] = None) -> Places:
     """Places of a model; of hybrid ones, as the layer with this number has them (the last but one when None)."""
     path, stack = _layers(model)
     number = max(0, len(stack) - 2) if layer is None else layer
@@ -80,6 +80,13 @@ def is_linear(module: torch.nn.Module) -> bool:
 def is_norm(module: torch.nn.Module) -> bool:
     """Whether it normalises: a leaf that is called so."""
     return "Norm" in type(module).__name__ and not any(True for _ in module.children())
+
+
+def is_router(path: str, module: torch.nn.Module) -> bool:
+    """Whether it scores experts with one matrix."""
+    weight = getattr(module, "weight", None)
+    routes = path.rpartition(".")[2] in ("gate", "router") or re.search(r"Router|TopK", type(module).__name__)
+    return bool(routes) and isinstance(weight, torch.Tensor) and weight.dim() == 2 and 2 <= weight.shape[0] <= 256
 
 
 def is_transposed(module: torch.nn.Module) -> bool:

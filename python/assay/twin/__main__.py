@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m assay.twin make|check|run`: what `assay twin` runs, and the program that a twin is golden for.
+
+python -m assay.twin run tiny          # all prompts, transformers, float32, on the CPU
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import signal
+import sys
+from pathlib import Path
+
+from assay import twin
+
+OK, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
+NEEDED = ("torch", "transformers", "safetensors")
+
+
+def main(words: list[str] | None = None) -> int:
+    options = _parser().parse_args(words)
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        return _refuse(f"{' and '.join(missing)} not installed; pip install 'assay-llm[twin]'")
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        status: int = options.act(options)
+        return status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ValueError, OSError) as why:
+        return _refuse(" ".join(str(why).split()))
+
+
+def _stop(*_: object) -> None:
+    """SIGTERM ends the program as an exception does: what was begun is removed."""
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _refuse(sentence: str) -> int:
+    print(f"error: {sentence}", file=sys.stderr)
+    print("next: assay help twin", file=sys.stderr)
+    return USAGE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m assay.twin", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    make = commands.add_parser("make", help="write a twin")
+    make.add_argument("source", type=Path, help="config.json, a folder with one, or a GGUF file")
+    make.add_argument("-o", "--output", type=Path, required=True, help="the folder to write")
+    make.add_argument("--layers", type=int, default=4)
+    make.add_argument("--width", type=int, default=128)
+    make.add_argument("--seed", type=int, default=0)
+    make.add_argument("--same-size", action="store_true")
+    make.add_argument("--no-float16-limit", dest="float16_limit", action="store_false")
+    make.add_argument("--gguf-type", choices=["f32", "f16", "q8_0", "none"], default="f32")
+    make.set_defaults(act=_make)
+
+    check = commands.add_parser("check", help="load a twin, run it, and hold it against its description")
+    check.add_argument("folder", type=Path)
+    check.set_defaults(act=_check)
+
+    run = commands.add_parser("run", help="run all prompts through the twin")
+    run.add_argument("folder", type=Path, nargs="?", default=os.environ.get("ASSAY_TWIN"))
+    run.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
+    run.add_argument("--attention", choices=["eager", "sdpa"])
+    run.set_defaults(act=_run)
+    return parser
+
+
+def _make(options: argparse.Namespace) -> int:
+    from assay.twin import making
+
+    kind = None if options.gguf_type == "none" else options.gguf_type
+    sizes = {name: getattr(options, name) for name in ("layers", "width", "seed", "same_size", "float16_limit")}
+    values = making.make(making.Request(options.source, options.output, gguf_type=kind, **sizes))
+    gguf = values.get("gguf", {})
+    print(
+        f"{options.output}: {values['source']['architecture']}, {values['layers']} layers of width {values['width']}, "
+        f"{values['parameters'] / 1e6:.2f} million parameters, seed {values['seed']}"
+    )
+    print("prompts: " + ", ".join(prompt["name"] for prompt in values["prompts"]))
+    for one in values["left_out"]:
+        print(f"left out: {one['name']}, {one['why']}")
+    if values["ties"]:
+        print(f"router ties: {len(values['ties'])} tokens where rounding may choose another expert")
+    print(f"gguf: {gguf.get('type') or 'none, ' + gguf.get('left_out', 'not asked for')}")
+    print(f"next: assay twin --check {options.output}")
+    return OK
+
+
+def _check(options: argparse.Namespace) -> int:
+    from assay.twin import checking
+
+    with twin.quiet():
+        rows = checking.check(options.folder)
+    for row in rows:
+        mark = {True: "good", False: "BAD", None: "-"}[row.good]
+        print(f"{row.what:<28} {mark:<5} {row.seen}")
+    bad = any(row.good is False for row in rows)
+    print("next: " + ("assay help twin" if bad else f'assay gate {options.folder} --mine "CMD"'))
+    return WRONG if bad else OK
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Prints a digest of the logits of each prompt, so that two runs can be told apart at a glance."""
+    if options.folder is None:
+        return _refuse("run needs the folder of a twin, or ASSAY_TWIN in the environment")
+    with twin.quiet():
+        model = twin.load(options.folder, dtype=options.dtype, attention=options.attention)
+        for name, logits in twin.run(model, options.folder).items():
+            digest = hashlib.sha256(logits.float().contiguous().numpy().tobytes()).hexdigest()[:16]
+            print(f"{name} {tuple(logits.shape)} {digest}")
+    return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

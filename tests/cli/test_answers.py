@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of commands: `--json` keeps to the published schemas, text ends with exactly one next command, and both say
+the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from assay_command import run
+from operator_runs import write_run
+from referencing import Registry, Resource
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "small_model.py"
+
+
+def validator(command: str) -> jsonschema.Draft202012Validator:
+    registry: Any = Registry().with_resources(
+        (path.name, Resource.from_contents(json.loads(path.read_text()))) for path in SCHEMAS.glob("*.json")
+    )
+    schema = json.loads((SCHEMAS / f"{command}.schema.json").read_text())
+    return jsonschema.Draft202012Validator(schema, registry=registry)
+
+
+def test_the_schemas_are_schemas():
+    assert len(list(SCHEMAS.glob("*.json"))) >= 4
+    for path in SCHEMAS.glob("*.json"):
+        jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text()))
+
+
+def answers(*words: Any, status: int = 0) -> tuple[dict[str, Any], str]:
+    """The object and the text of one command; both end alike."""
+    told = run(*words)
+    assert told.returncode == status, told.stderr
+    done = run(*words, "--json")
+    assert done.returncode == status, done.stderr
+    answer = json.loads(done.stdout)
+    validator(words[0]).validate(answer)
+    text = told.stdout
+    assert [line for line in text.splitlines() if line.startswith("next: ")] == [f"next: {answer['next']}"]
+    assert text.endswith(f"next: {answer['next']}\n")
+    assert re.sub(r"\s+", " ", answer["sentence"]) in re.sub(r"\s+", " ", text)
+    return answer, text
+
+
+def test_fingerprint(tmp_path):
+    golden = write_run(tmp_path / "golden")
+    answer, _ = answers("fingerprint", golden, "-o", tmp_path / "golden.json.gz")
+    assert (answer["operators"], answer["steps"], answer["weights"]) == (10, 1, 7)
+    assert answer["bytes"] == (tmp_path / "golden.json.gz").stat().st_size
+
+
+def captured(folder: Path, *options: str) -> Path:
+    done = run("dump", *options, "-o", folder, "--", sys.executable, EXAMPLE)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return captured(tmp_path_factory.mktemp("golden") / "run", "--level", "operator")
+
+
+def test_a_whole_run_is_verified(golden):
+    answer, _ = answers("verify", golden)
+    assert (answer["outcome"], answer["damage"]) == ("whole", [])
+    assert answer["next"] == f"assay show {golden}"
+
+
+def test_a_damaged_run_is_captured_again(golden, tmp_path):
+    copy = tmp_path / "a copy"
+    subprocess.run(["cp", "-r", golden, copy], check=True)
+    path = next(copy.glob("rank0/step-*.safetensors"))
+    with path.open("r+b") as file:
+        file.seek(-100, os.SEEK_END)
+        file.write(b"\xff" * 50)
+    answer, _ = answers("verify", copy, status=1)
+    assert answer["outcome"] == "damaged"
+    assert next(Path(one["file"]).name for one in answer["damage"]) == path.name
+    # The program is the one that was captured, and a path with a blank is one word.
+    words = shlex.split(answer["next"])
+    assert words[:4] == ["assay", "dump", "-o", f"{copy}-again"]
+    assert words[-1] == str(EXAMPLE)
+
+
+def test_a_run_that_is_right_by_itself_is_compared_next(golden, tmp_path):
+    answer, _ = answers("opcheck", golden, "-o", tmp_path)
+    assert (answer["outcome"], answer["failed"], answer["wrong"]) == ("right", 0, [])
+    assert answer["next"] == f"assay compare GOLDEN {golden}"
+    assert all(Path(file).exists() for file in answer["files"])
+
+
+def test_a_wrong_operator_is_shown_next(golden, tmp_path):
+    copy = tmp_path / "run"
+    subprocess.run(["cp", "-r", golden, copy], check=True)
+    wrong = spoil_a_product(copy)
+    answer, _ = answers("opcheck", copy, "-o", tmp_path, status=1)
+    assert answer["outcome"] == "wrong"
+    assert answer["wrong"][0]["node"] == wrong
+    shown = run(*shlex.split(answer["next"])[1:])
+    assert shown.returncode == 0, shown.stderr
+    assert wrong in shown.stdout
+
+
+def spoil_a_product(run_folder: Path) -> str:
+    """Changes one value that a product made, and takes away what tells of damage. Returns the product's node."""
+    records_file = run_folder / "rank0" / "records.jsonl"
+    lines = [json.loads(line) for line in records_file.read_text().splitlines()]
+    one = next(r for r in lines if r.get("type") == "aten.addmm.default" and r.get("role") == "output")
+    with (run_folder / "rank0" / one["file"]).open("r+b") as file:
+        file.seek(one["offset"])
+        file.write(b"\x00\x00\x80\x41")  # 16.0
+    for line in lines:
+        line.pop("run", None)
+        line.pop("digest", None)
+        if line.get("offset") == one["offset"]:
+            line.pop("stats", None)
+    records_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for manifest in run_folder.rglob("manifest.json"):
+        content = json.loads(manifest.read_text())
+        for key in ("files", "run", "seal", "steps"):
+            content.pop(key, None)
+        manifest.write_text(json.dumps(content))
+    return str(one["node"])
+
+
+def test_what_was_captured(tmp_path):
+    words = ("dump", "--level", "operator", "-o", tmp_path / "run", "--json", "--", sys.executable, EXAMPLE)
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    *printed, last = done.stdout.splitlines()
+    assert printed == ["answer: [5, 0, 2, 6]"]  # the program's own
+    assert "next:" not in done.stderr
+    answer = json.loads(last)
+    validator("dump").validate(answer)
+    assert (answer["outcome"], answer["steps"]) == ("captured", 1)
+    assert answer["next"] == f"assay opcheck {answer['run']}"
+    assert run(*shlex.split(answer["next"])[1:], "-o", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "following"),
+    [([], "assay compare GOLDEN {}"), (["--statistics"], "assay show {}"), (["--type", "model"], "assay show {}")],
+)
+def test_what_follows_a_capture(tmp_path, options, following):
+    done = run("dump", *options, "-o", tmp_path / "run", "--", sys.executable, EXAMPLE)
+    assert done.stderr.endswith(f"assay: next: {following.format(tmp_path / 'run')}\n")
+
+
+def test_nothing_captured(tmp_path):
+    done = run("dump", "--json", "-o", tmp_path / "run", "--", "true")
+    assert done.returncode == 0
+    answer = json.loads(done.stdout)
+    validator("dump").validate(answer)
+    assert (answer["outcome"], answer["next"]) == ("nothing_captured", "assay doctor")
+    assert run("dump", "--json", "--require", "-o", tmp_path / "run", "--", "true").returncode == 125
