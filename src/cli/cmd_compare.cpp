@@ -115,8 +115,10 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
                          compare::ComparedPaths* compared, CompareOutcome* outcome) {
   ProgressBar bar;
   options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-  ASSAY_TRY(*compared, compare::compare_paths(request.golden_path, request.my_path,
-                                              {request.level, request.weight}, options));
+  ASSAY_TRY(*compared,
+            compare::compare_paths(
+                request.golden_path, request.my_path,
+                {request.level, request.weight, request.verdict_options.golden_weights}, options));
   outcome->notes.insert(outcome->notes.end(), compared->notes.begin(), compared->notes.end());
   outcome->two_files = compared->two_files;
   outcome->comparison = std::move(compared->comparison);

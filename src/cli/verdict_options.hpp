@@ -19,6 +19,7 @@ struct VerdictRequest {
   std::vector<std::string> floor_runs;  // "GOLDEN:MINE", or PATH: another run of golden's model
   std::string floor_file;               // a stored profile to judge by
   std::string save_floor;               // where the measured profile goes
+  std::string golden_weights;           // a checkpoint with the weights of a golden fingerprint
   std::string slice;                    // a module, "module:slot", "token 3"; empty: everything
   bool why = false;                     // list what the verdict stands on
   bool tokens = false;                  // list what the runs choose
