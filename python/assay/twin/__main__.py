@@ -20,7 +20,7 @@ from typing import Any
 
 from assay import twin
 
-OK, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, WRONG, USAGE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 NEEDED = ("torch", "transformers", "safetensors")
 
 
@@ -37,6 +37,9 @@ def main(words: list[str] | None = None) -> int:
         return INTERRUPTED
     except (ValueError, OSError) as why:
         return _refuse(" ".join(str(why).split()))
+    except Exception as why:
+        _refuse(f"a fault of ours: {type(why).__name__}: {' '.join(str(why).split())}")
+        return OUR_FAULT
 
 
 def _stop(*_: object) -> None:

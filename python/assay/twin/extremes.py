@@ -200,7 +200,7 @@ def _watch(model: Any, found: places.Places, layer: int, run: Run) -> _Seen:
 
     def passed(_: Any, inputs: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
         before = inputs[0] if inputs else named["hidden_states"]
-        after = result[0] if isinstance(result, tuple) else result
+        after = result[0] if isinstance(result, (tuple, list)) else result
         width_of_layer = after.shape[-1]
         seen.before.append(before.reshape(-1, width_of_layer))
         seen.after.append(after.reshape(-1, width_of_layer))
@@ -309,6 +309,8 @@ def _enlarge(model: Any, made: str, taken: str, rows: torch.Tensor, run: Run, la
     row = int(rows[column])
     columns = [int(number) for number in (rows == row).nonzero().flatten()]
     old = float(before[column])
+    if not 0 < old < math.inf:
+        return None
     with torch.no_grad():
         now, power = old, 1.0  # the product grows with this power of the row: 2 where an activation squares
         for _ in range(6):
@@ -317,7 +319,8 @@ def _enlarge(model: Any, made: str, taken: str, rows: torch.Tensor, run: Run, la
             if maker.bias is not None:
                 maker.bias[row] *= factor
             last, now = now, float(_peaks(taker, run)[columns].max())
-            power = min(3.0, max(0.5, math.log(now / last) / math.log(factor))) if factor != 1.0 else power
+            if now > 0 and factor != 1.0:
+                power = min(3.0, max(0.5, math.log(now / last) / math.log(factor)))
             if 0.7 < now / largest < 1.1:
                 break
         for number in columns:

@@ -32,6 +32,7 @@ def appearing(output: Path) -> Iterator[Path]:
     """
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileExistsError(f"{output} is there already; give another folder with -o")
+    new_parents = [parent for parent in output.parents if not parent.exists()]
     output.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
@@ -41,6 +42,9 @@ def appearing(output: Path) -> Iterator[Path]:
         os.replace(folder, output)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        for parent in new_parents:  # innermost first; with something in it, it stays
+            if not any(parent.iterdir()):
+                parent.rmdir()
 
 
 def _umask() -> int:

@@ -105,6 +105,8 @@ def _shaped(model: Any, request: Request) -> dict[str, Any]:
         for prompt in asked:
             prompt_set.run(model, prompt)
 
+    if not measure.largest_activation(model, "float32", asked)[2]:
+        raise ValueError(f"{request.source}: a {config.model_type} with random weights gives no finite numbers")
     written = extremes.write_and_erase(model, shape.outliers, run, draw)
     large = _large(model, asked, run) if request.float16_limit else None
     found = ties.find(model, asked)

@@ -31,7 +31,7 @@ def outliers(model: Any, wanted: list[prompt_set.Prompt]) -> list[list[float]]:
 
 
 def _rows(result: Any) -> torch.Tensor:
-    tensor: torch.Tensor = result[0] if isinstance(result, tuple) else result
+    tensor: torch.Tensor = result[0] if isinstance(result, (tuple, list)) else result
     return tensor.float().reshape(-1, tensor.shape[-1])
 
 

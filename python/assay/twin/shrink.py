@@ -31,7 +31,7 @@ _KEY_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_n_heads")
 _WITH_WIDTH = (
     "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "moe_intermediate_size", "intermediate_size_mlp",
     "shared_expert_intermediate_size", "shared_intermediate_size", "lru_width", "word_embed_proj_dim",
-    "dim_model_base", "hidden_size_per_layer_input",
+    "dim_model_base", "hidden_size_per_layer_input", "attention_hidden_size",
 )  # fmt: skip
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _EXPERTS_PER_TOKEN = ("num_experts_per_tok", "moe_top_k")
@@ -71,7 +71,10 @@ def shrink(config: Any, layers: int = 4, width: int = 128) -> Any:
             f"a {text.model_type} of {_first(old, _LAYERS)} layers of width {_first(old, _WIDTH)} "
             "cannot be made smaller; --same-size keeps its sizes"
         )
-    return type(text).from_dict(new)
+    try:
+        return type(text).from_dict(new)
+    except Exception as why:  # configurations hold their sizes against each other
+        raise ValueError(f"transformers does not accept a {text.model_type} with small sizes: {why}") from why
 
 
 def _first(values: Mapping[str, Any], names: Iterable[str]) -> int:
@@ -268,6 +271,7 @@ class _Shrinking:
                 inner = int(expand * self.new_width)
                 self.new[size] = min(32, inner // 4)
                 self.new[count] = inner // self.new[size]
+                self._set(("mamba_d_ssm",), inner)
                 if isinstance(self.old.get(groups), int):
                     self.new[groups] = min(self.old[groups], 2)
         for name in _CHUNKS:

@@ -74,7 +74,7 @@ def _check_kind(path: Path, config: Any) -> None:
         raise ValueError(f"{path}: {config.model_type} has an encoder and a decoder; only decoders have twins")
     text = config.get_text_config(decoder=True)
     if type(text) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ValueError(f"{path}: {text.model_type} is no model that continues a text")
+        raise ValueError(f"{path}: transformers has no {text.model_type} that continues a text by itself")
 
 
 def one_line(why: BaseException) -> str:
