@@ -31,6 +31,7 @@ struct TwinOptions {
   bool check = false;
   bool same_size = false;
   bool no_float16_limit = false;
+  bool json = false;
   int layers = 4;
   int width = 128;
   int64_t seed = 0;
@@ -39,12 +40,14 @@ struct TwinOptions {
 
 std::vector<std::string> python_words(const TwinOptions& options) {
   std::vector<std::string> words = {python_program(), "-c", kDriver};
+  words.emplace_back(options.check ? "check" : "make");
+  if (options.json) words.emplace_back("--json");
   if (options.check) {
-    words.insert(words.end(), {"check", "--", options.model});
+    words.insert(words.end(), {"--", options.model});
     return words;
   }
   words.insert(words.end(),
-               {"make", "--output=" + options.output, "--layers=" + std::to_string(options.layers),
+               {"--output=" + options.output, "--layers=" + std::to_string(options.layers),
                 "--width=" + std::to_string(options.width),
                 "--seed=" + std::to_string(options.seed), "--gguf-type=" + options.gguf_type});
   if (options.same_size) words.emplace_back("--same-size");
@@ -86,6 +89,7 @@ Command twin_command(const Caller& caller) {
   command.add("--gguf-type {f32,f16,q8_0,none}",
               "Of the matrices in model.gguf, where the family has a converter (default: f32)",
               options->gguf_type);
+  command.add("--json", "One JSON object for programs", options->json);
   command.example = "assay twin Meta-Llama-3-8B/config.json -o tiny\nassay twin --check tiny";
   command.check = [options](const ParsedArguments& given) {
     return check_options(*options, given);

@@ -20,6 +20,8 @@ constexpr CommandRow kCommands[] = {
     {"compare", "cc", "Compare two runs or two tensor files, tensor by tensor", compare_command,
      true},
     {"locate", "", "Name the first wrong operator of a run", locate_command},
+    {"fingerprint", "", "Writes what of a golden run is small enough to commit",
+     fingerprint_command},
     {"gate", "", "Judge a program against golden in one go: a line for CI", gate_command, false,
      true},
     {"repeat", "", "Says whether a program computes the same bits each time", repeat_command, false,

@@ -41,6 +41,7 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command doctor_command(const Caller& caller);
 [[nodiscard]] Command dump_command(const Caller& caller);
 [[nodiscard]] Command errcheck_command(const Caller& caller);
+[[nodiscard]] Command fingerprint_command(const Caller& caller);
 [[nodiscard]] Command gate_command(const Caller& caller);
 [[nodiscard]] Command graph_command(const Caller& caller);
 [[nodiscard]] Command help_command(const Caller& caller);

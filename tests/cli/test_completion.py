@@ -22,6 +22,7 @@ COMMANDS = [
     "locate",
     "gate",
     "opcheck",
+    "fingerprint",
     "repeat",
     "invariance",
     "show",

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from assay_command import binary
+from test_answers import validator
 
 pytest.importorskip("transformers")
 PYTHON = {"ASSAY_PYTHON": sys.executable}
@@ -48,6 +49,19 @@ def test_writes_a_checkpoint_with_the_same_ratios(folder):
     assert config["num_attention_heads"] == 2 * config["num_key_value_heads"]  # 16 and 8
     assert (folder / "tiny" / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~_umask()
     assert sorted(os.listdir(folder)) == ["config.json", "tiny"]
+
+
+def test_answers_as_json_by_the_schema(folder, tmp_path):
+    made = twin(str(folder / "config.json"), "-o", "a twin", "--json", "--layers", "1", cwd=tmp_path)
+    checked = twin("--check", "a twin", "--json", cwd=tmp_path)
+
+    for done in (made, checked):
+        assert (done.returncode, done.stderr) == (0, "")
+        validator("twin").validate(json.loads(done.stdout))
+    answer = json.loads(made.stdout)
+    assert answer["twin"] == json.loads((tmp_path / "a twin" / "twin.json").read_text())
+    assert answer["next"] == "assay twin --check 'a twin'"
+    assert {row["good"] for row in json.loads(checked.stdout)["findings"]} <= {True, None}
 
 
 def _umask():

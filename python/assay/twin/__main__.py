@@ -9,10 +9,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+import json
 import os
+import shlex
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from assay import twin
 
@@ -59,10 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--same-size", action="store_true")
     make.add_argument("--no-float16-limit", dest="float16_limit", action="store_false")
     make.add_argument("--gguf-type", choices=["f32", "f16", "q8_0", "none"], default="f32")
+    make.add_argument("--json", action="store_true")
     make.set_defaults(act=_make)
 
     check = commands.add_parser("check", help="load a twin, run it, and hold it against its description")
     check.add_argument("folder", type=Path)
+    check.add_argument("--json", action="store_true")
     check.set_defaults(act=_check)
 
     run = commands.add_parser("run", help="run all prompts through the twin")
@@ -79,18 +85,18 @@ def _make(options: argparse.Namespace) -> int:
     kind = None if options.gguf_type == "none" else options.gguf_type
     sizes = {name: getattr(options, name) for name in ("layers", "width", "seed", "same_size", "float16_limit")}
     values = making.make(making.Request(options.source, options.output, gguf_type=kind, **sizes))
-    gguf = values.get("gguf", {})
-    print(
+    sentence = (
         f"{options.output}: {values['source']['architecture']}, {values['layers']} layers of width {values['width']}, "
         f"{values['parameters'] / 1e6:.2f} million parameters, seed {values['seed']}"
     )
-    print("prompts: " + ", ".join(prompt["name"] for prompt in values["prompts"]))
-    for one in values["left_out"]:
-        print(f"left out: {one['name']}, {one['why']}")
+    lines = ["prompts: " + ", ".join(prompt["name"] for prompt in values["prompts"])]
+    lines += [f"left out: {one['name']}, {one['why']}" for one in values["left_out"]]
     if values["ties"]:
-        print(f"router ties: {len(values['ties'])} tokens where rounding may choose another expert")
-    print(f"gguf: {gguf.get('type') or 'none, ' + gguf.get('left_out', 'not asked for')}")
-    print(f"next: assay twin --check {options.output}")
+        lines.append(f"router ties: {len(values['ties'])} tokens where rounding may choose another expert")
+    gguf = values.get("gguf", {})
+    lines.append(f"gguf: {gguf.get('type') or 'none, ' + gguf.get('left_out', 'not asked for')}")
+    following = f"assay twin --check {shlex.quote(str(options.output))}"
+    _answer(options.json, "made", OK, sentence, following, [sentence, *lines], {"twin": values})
     return OK
 
 
@@ -99,12 +105,30 @@ def _check(options: argparse.Namespace) -> int:
 
     with twin.quiet():
         rows = checking.check(options.folder)
-    for row in rows:
-        mark = {True: "good", False: "BAD", None: "-"}[row.good]
-        print(f"{row.what:<28} {mark:<5} {row.seen}")
-    bad = any(row.good is False for row in rows)
-    print("next: " + ("assay help twin" if bad else f'assay gate {options.folder} --mine "CMD"'))
-    return WRONG if bad else OK
+    marks = {True: "good", False: "BAD", None: "-"}
+    lines = [f"{row.what:<28} {marks[row.good]:<5} {row.seen}" for row in rows]
+    bad = [row.what for row in rows if row.good is False]
+    folder = shlex.quote(str(options.folder))
+    if bad:
+        sentence, following = f"bad: {', '.join(bad)}", "assay help twin"
+    else:
+        sentence = f"good: {sum(row.good is True for row in rows)} properties are as they were made"
+        following = f'assay gate {folder} --mine "CMD"'
+    more = {"findings": [asdict(row) for row in rows]}
+    status = WRONG if bad else OK
+    _answer(options.json, "bad" if bad else "good", status, sentence, following, [*lines, sentence], more)
+    return status
+
+
+def _answer(
+    as_json: bool, outcome: str, status: int, sentence: str, following: str, lines: list[str], more: dict[str, Any]
+) -> None:
+    """Prints the lines and the next command, or all as one object (docs/schemas/twin.schema.json)."""
+    if as_json:
+        values = {"version": 1, "command": "twin", "outcome": outcome, "exit_status": status, "sentence": sentence}
+        print(json.dumps({**values, "next": following, **more}))
+    else:
+        print("\n".join([*lines, f"next: {following}"]))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -324,8 +324,12 @@ def test_descriptions_that_are_none_are_refused(tiny, tmp_path):
 
 
 def test_a_gguf_file_is_a_source(tmp_path):
-    pytest.importorskip("gguf")
-    assay.twin(model_configs.write("qwen2", tmp_path / "qwen2"), tmp_path / "first")
+    gguf = pytest.importorskip("gguf")
+    assay.twin(model_configs.write("qwen2", tmp_path / "qwen2"), tmp_path / "first", gguf_type="q8_0")
+    kinds = {tensor.name: tensor.tensor_type.name for tensor in gguf.GGUFReader(tmp_path / "first/model.gguf").tensors}
+    # Four layers with seven matrices, the embedding and the head; norms and biases stay.
+    assert list(kinds.values()).count("Q8_0") == 4 * 7 + 2
+    assert kinds["blk.0.attn_q.bias"] == kinds["output_norm.weight"] == "F32"
 
     assay.twin(tmp_path / "first" / "model.gguf", tmp_path / "second", same_size=True)
 
