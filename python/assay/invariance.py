@@ -142,6 +142,10 @@ class Invariance:
         lines = [self.sentence]
         lines += [f"leak: {_place(leak)}" for leak in self.leaks[1:10]]
         lines += [f"not invariant: {_kernel(kernel)}" for kernel in self.not_invariant[:10]]
+        lines += [
+            f"depends on the number of threads: {one['operator']} in {one['pattern']}, {one['places']} places"
+            for one in self._fields["threads"][:10]
+        ]
         lines += [f"logits: {_logits(one)}" for one in self._fields["logits"] if one["different"]]
         return "\n".join([*lines, f"next: {self._fields['next']}"]) + "\n"
 
@@ -287,11 +291,20 @@ def judge(folder: Path, wanted: Sequence[Scenario], advice: str) -> Invariance:
             "inherited": min(one["inherited"] for one in beside),
             "unsplit": min(one["unsplit"] for one in beside),
             "content_dependent": sorted({module for one in beside for module in one["content_dependent"]}),
+            "threads": _depending_on_threads(folder),
             "logits": [one for one in logits if one is not None],
             "scenarios": [one.name for one in wanted],
             "next": advice,
         }
     )
+
+
+def _depending_on_threads(folder: Path) -> list[dict[str, Any]]:
+    """Kernels that compute other bits with two threads than with one, as `assay repeat --threads` lists them."""
+    opcheck: Any = importlib.import_module("assay._opcheck")
+    runs = opcheck._RepeatedRuns(str(folder / "threads-1"))
+    runs.add(str(folder / "threads-2"))
+    return list(json.loads(runs.json("", ""))["alike"])
 
 
 def _joined(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:

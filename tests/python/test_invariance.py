@@ -141,6 +141,29 @@ def test_the_kernels_that_are_not_invariant_are_those_that_brute_force_finds():
     assert found.leaks == []
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_kernel_that_asks_for_the_number_of_threads_is_listed():
+    class Net(torch.nn.Module):
+        def forward(self, ids):
+            return -ids.float()[..., None]
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("neg", lambda x: torch.mul(x, -float(torch.get_num_threads())), "CPU")
+    model = Net()
+
+    def run(scenario):
+        torch.set_num_threads(scenario.threads or 1)
+        return [model(torch.tensor(tokens)) for tokens in scenario.calls()]
+
+    try:
+        found = invariance(run, decode=0)
+    finally:
+        library._destroy()
+    (listed,) = found.to_dict()["threads"]
+    assert (listed["operator"], listed["places"]) == ("aten.neg.default", 1)
+    assert found and "depends on the number of threads: aten.neg.default in " in str(found)
+
+
 def test_a_program_that_calls_no_module_is_refused():
     with pytest.raises(assay.FormatError, match="nothing was captured"):
         invariance(lambda scenario: None)
