@@ -15,7 +15,7 @@ namespace assay::run {
 inline constexpr uint64_t kMostKeptBytes = 16384;
 
 struct FingerprintOptions {
-  std::string floors;  // JSON of a floor profile; empty: none
+  std::string floors = {};  // JSON of a floor profile; empty: none
   bool statistics = true;
   bool program = true;
   /// Weights of golden's, by name, for a run that has neither their bytes nor their digests.
