@@ -25,7 +25,7 @@ from bench.locate_speed import Command
 from bench.measure import load_average, machine, median, shuffled
 from bench.report import FAILED, NOT_AVAILABLE, Row, Section
 
-COLUMNS = ["", "s", "IQR", "CPU s", "resident MB", "of floor", "found", "goal", "met"]
+COLUMNS = ["", "s", "IQR", "CPU s", "resident MB", "of floor", "of floor, CPU", "found", "goal", "met"]
 GOAL_SECONDS = 60
 LAYERS = 6
 CONFIG = {
@@ -104,8 +104,8 @@ def commands_of(folder: Path, assay: str) -> dict[str, Command]:
     }
 
 
-def row_of(command: Command, floor: float) -> Row:
-    """The row in seconds, with the floor's share where the command runs both programs."""
+def row_of(command: Command, floor: tuple[float, float]) -> Row:
+    """The row in seconds, with its share of the floor (wall, CPU) where the command runs both programs."""
     row = command.row()
     if row.status == FAILED:
         return row
@@ -113,7 +113,8 @@ def row_of(command: Command, floor: float) -> Row:
         row.cells[column.replace("ms", "s")] = f"{float(row.cells.pop(column)) / 1e3:.1f}"
     if command.name.startswith("assay gate"):
         seconds = median(command.wall)
-        row.cells["of floor"] = f"{seconds / floor:.2f}"
+        row.cells["of floor"] = f"{seconds / floor[0]:.2f}"
+        row.cells["of floor, CPU"] = f"{median(command.cpu) / floor[1]:.2f}"
         row.goal = f"{GOAL_SECONDS} s"
         row.met = seconds <= GOAL_SECONDS
     return row
@@ -147,7 +148,8 @@ def measure(folder: Path, assay: str, repetitions: int) -> tuple[list[Row], list
                     notes.append(f"{command.name}: {phases_of(outcome)}.")
             elif key.startswith("rival") and not command.failed:
                 found[key] = output.strip()
-    floor = median(commands["golden"].wall) + median(commands["mine"].wall)
+    programs = [commands["golden"], commands["mine"]]
+    floor = sum(median(one.wall) for one in programs), sum(median(one.cpu) for one in programs)
     rows = [row_of(command, floor) for command in commands.values()]
     for row, key in zip(rows, commands):
         row.cells["found"] = found.get(key, "")

@@ -30,6 +30,7 @@ from bench.campaign.campaign import FAILED, MISTAKE, OK, ROOT, SAMPLE_SEED, Camp
 from bench.campaign.damage import DamageOfRuns
 from bench.campaign.engine import Loop, clock, run_case, say_on_stderr
 from bench.campaign.fuzzing import Fuzzing
+from bench.campaign.gates import FaultyGates, HealthyGates
 from bench.campaign.kills import Kills
 from bench.campaign.large import Large
 from bench.campaign.state import Busy, Identity, State, commit_of_checkout
@@ -84,7 +85,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
     # Those with long cases first: what they take too long, the others have less.
-    return (Large(), Fuzzing(options.fuzzers), Kills(), DamageOfRuns(), Verdicts(), HealthyPairs())
+    return (
+        Large(),
+        Fuzzing(options.fuzzers),
+        Kills(),
+        DamageOfRuns(),
+        Verdicts(),
+        HealthyPairs(),
+        HealthyGates(),
+        FaultyGates(),
+    )
 
 
 def _chosen(

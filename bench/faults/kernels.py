@@ -167,7 +167,25 @@ def coarse(call: Any, func: Any, args: Any, kwargs: Any) -> Any:
     return call(*args, **kwargs)
 
 
+def flash_attention(call: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Attention as flash kernels compute it: scores and sums wide, probabilities that are not normalised yet narrow."""
+    if name_of(func) != "_scaled_dot_product_flash_attention_for_cpu":
+        return call(*args, **kwargs)
+    scores, value = _scores(args, kwargs, torch.float32)
+    powers = torch.exp(scores - scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min))
+    sums = powers.to(args[0].dtype).float() @ value.float()
+    result = (sums / powers.sum(-1, keepdim=True)).nan_to_num(0.0)  # of a row that sees nothing
+    return (result.to(args[0].dtype), *call(*args, **kwargs)[1:])
+
+
 def _coarse_attention(call: Any, args: Any, kwargs: Any) -> Any:
+    scores, value = _scores(args, kwargs, args[0].dtype)
+    weights = torch.softmax(scores.float(), dim=-1).to(args[0].dtype)
+    return (weights @ value, *call(*args, **kwargs)[1:])
+
+
+def _scores(args: Any, kwargs: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Masked scores computed in a type, and values with a head for each head of the queries."""
     query, key, value = args[:3]
     causal = args[4] if len(args) > 4 else kwargs.get("is_causal", False)
     mask = kwargs.get("attn_mask")
@@ -176,11 +194,10 @@ def _coarse_attention(call: Any, args: Any, kwargs: Any) -> Any:
     if key.shape[1] != query.shape[1]:
         key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
         value = value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
-    scores = (query @ key.transpose(-1, -2)) * scale
+    scores = (query.to(dtype) @ key.to(dtype).transpose(-1, -2)) * scale
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
     if causal:
         rows, columns = scores.shape[-2:]
         scores = scores.masked_fill(torch.ones(rows, columns, dtype=torch.bool).triu(1), float("-inf"))
-    weights = torch.softmax(scores.float(), dim=-1).to(query.dtype)
-    return (weights @ value, *call(*args, **kwargs)[1:])
+    return scores, value

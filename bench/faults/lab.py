@@ -177,10 +177,19 @@ class Laboratory:
     Args:
         folder: for captures; emptied case by case unless `keep`.
         width: of the models; cases must have the same.
+        fingerprint: golden is judged by its fingerprint and its weights (levels O, L, M, S).
     """
 
-    def __init__(self, folder: Path, levels: tuple[str, ...], keep: bool = False, width: int = WIDTH) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        levels: tuple[str, ...],
+        keep: bool = False,
+        width: int = WIDTH,
+        fingerprint: bool = False,
+    ) -> None:
         self._width = width
+        self._fingerprint = fingerprint
         self._folder = folder
         self._levels = levels
         self._keep = keep
@@ -320,11 +329,19 @@ class Laboratory:
 
     def floor(self, case: Case, level: str) -> Path:
         """The profile of five healthy pairs of other prompts."""
+        profile = self._folder / f"floor-{self._noise_of(case)}-{level}.json"
+        if not profile.exists():
+            pairs = self._healthy_pairs(case, level)
+            assay.locate(*pairs[0], floor_runs=pairs, save_floor=profile)
+        return profile
+
+    @staticmethod
+    def _noise_of(case: Case) -> str:
         port = case.pair if case.pair in PORTS else "precision"
-        of = f"{case.family}-{case.seed}-{case.dtype}-{port}-{level}{'-shaped' * case.shaped}"
-        profile = self._folder / f"floor-{of}.json"
-        if profile.exists():
-            return profile
+        return f"{case.family}-{case.seed}-{case.dtype}-{port}{'-shaped' * case.shaped}"
+
+    def _healthy_pairs(self, case: Case, level: str) -> list[tuple[Path, Path]]:
+        port = case.pair if case.pair in PORTS else "precision"
         prefix = places_of(case.family).layer.format("")
         model = self.model(case)
         if port == "lora":
@@ -336,12 +353,11 @@ class Laboratory:
             tokens = prompt(1000 + 10 * case.seed + number, length, vocabulary=FAMILIES[case.family].vocabulary)
             sides = []
             for side, one in (("golden", model), ("mine", mine)):
-                whole = self._folder / f"{profile.stem}-{number}-{side}"
+                whole = self._folder / f"floor-{self._noise_of(case)}-{level}-{number}-{side}"
                 captures.capture(one, tokens, whole)
                 sides.append(captures.thinned(whole, level, whole.with_name(whole.name + "-thin"), prefix))
             pairs.append((sides[0], sides[1]))
-        assay.locate(*pairs[0], floor_runs=pairs, save_floor=profile)
-        return profile
+        return pairs
 
     def _site(self, case: Case, model: torch.nn.Module) -> faults.Site:
         found = places_of(case.family, case.layer if case.kind else None)
@@ -373,6 +389,18 @@ class Laboratory:
             beneath = faults.KINDS[case.kind].plant(site) if case.kind else None
             return self._driven(case, site, folder, beneath)
 
+    def _stand_in(self, case: Case, golden: Path, level: str) -> tuple[Path, Optional[Path]]:
+        """The fingerprint of golden, and where its weights are. At level S floors stand for these."""
+        if level == "S":
+            path = golden.with_name(f"{golden.name}-{self._noise_of(case)}.json.gz")
+            if not path.exists():
+                assay.fingerprint(golden, path, floor_runs=self._healthy_pairs(case, level))
+            return path, None
+        path = golden.with_name(f"{golden.name}.json.gz")
+        if not path.exists():
+            assay.fingerprint(golden, path)
+        return path, golden
+
     def _judged(
         self,
         case: Case,
@@ -383,8 +411,11 @@ class Laboratory:
         rivals: dict[str, Optional[str]],
         floor: Optional[Path] = None,
     ) -> Result:
+        weights = None
+        if self._fingerprint and level in "OLMS":
+            golden, weights, floor = *self._stand_in(case, golden, level), None
         begin = time.perf_counter()
-        verdict = assay.locate(golden, mine, floor=floor)
+        verdict = assay.locate(golden, mine, floor=floor, golden_weights=weights)
         seconds = time.perf_counter() - begin
         modules = [finding.module for finding in verdict.candidates]
         return Result(

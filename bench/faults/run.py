@@ -54,6 +54,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--limit", type=int, default=0, help="stop after so many cases")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "faults.json")
+    parser.add_argument("--fingerprint", action="store_true", help="golden is judged by its fingerprint and weights")
     parser.add_argument("--shaped", action="store_true", help="weights resemble trained ones")
     parser.add_argument("--decode", type=int, default=0, help="steps of one token after the prompt")
     options = parser.parse_args()
@@ -100,6 +101,7 @@ def _by_model(cases: Iterable[lab.Case]) -> list[Job]:
 
 _levels: tuple[str, ...] = ()
 _keep: Optional[Path] = None
+_fingerprint = False
 
 
 def _work(job: Job) -> list[dict[str, Any]]:
@@ -109,7 +111,9 @@ def _work(job: Job) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="assay-faults-") as scratch:
         folder = _keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        laboratory = lab.Laboratory(folder, _levels, keep=_keep is not None, width=job[0].width)
+        laboratory = lab.Laboratory(
+            folder, _levels, keep=_keep is not None, width=job[0].width, fingerprint=_fingerprint
+        )
         results = []
         for case in job:
             for result in laboratory.run(case):
@@ -202,8 +206,8 @@ def _rivals(faulty: list[dict[str, Any]], healthy: list[dict[str, Any]]) -> None
 def main() -> int:
     """Runs the cases; the exit status does not depend on the figures."""
     options = _options()
-    global _levels, _keep
-    _levels, _keep = options.levels, options.keep
+    global _levels, _keep, _fingerprint
+    _levels, _keep, _fingerprint = options.levels, options.keep, options.fingerprint
     jobs = _by_model(_cases(options))
     if options.jobs > 1:
         with multiprocessing.get_context("fork").Pool(options.jobs) as pool:

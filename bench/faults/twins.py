@@ -16,13 +16,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import torch
 
 import assay
 from assay.twin import drive, places, prompt_set
-from bench.faults import captures, faults, lab, ports
+from bench.faults import captures, faults, kernels, lab, ports
+from bench.faults.criteria import CRITERIA
 from bench.faults.families import narrowed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -78,10 +79,11 @@ def _ports() -> Iterator[Port]:
     yield Port("columns-fp32", "columns", "float32")
     yield Port("autocast", "autocast", "float32", families=tuple(f for f in FAMILIES if f not in _EXPERTS))
     yield Port("gradients", "gradients", "float32")
-    yield Port("coarse-kernels", "coarse", "bfloat16")
-    yield Port("merged-lora", "lora", "bfloat16")
+    yield Port("flash-like", "flash", "bfloat16")
+    linear = tuple(family for family in FAMILIES if family != "gpt2")  # its matrices are of a class of their own
+    yield Port("merged-lora", "lora", "bfloat16", families=linear)
     for codes in ("int8", "int4", "fp8"):
-        yield Port(codes, codes, "bfloat16")
+        yield Port(codes, codes, "bfloat16", families=linear)
     yield Port("batch-of-4", "batch", "bfloat16", "plain")
     yield Port("chunks", "chunked", "bfloat16", "plain")
     yield Port("compiled", "compiled", "bfloat16", "plain", tuple(f for f in FAMILIES if f not in _EXPERTS))
@@ -91,26 +93,6 @@ def _ports() -> Iterator[Port]:
 
 _EXPERTS = ("mixtral", "deepseek_v3")  # grouped products have no fp64 kernel, and their experts compile for minutes
 PORTS: Mapping[str, Port] = {port.name: port for port in _ports()}
-
-
-# What engines' tests ask of logits today: True where they are satisfied.
-Criterion = Callable[[torch.Tensor, torch.Tensor], bool]
-
-
-def _among_best(golden: torch.Tensor, mine: torch.Tensor) -> bool:
-    """Each one's choice is among the other's five best, at every position."""
-    best = [side.topk(5, dim=-1).indices for side in (golden, mine)]
-    return all(bool((one[..., :1] == other).any(-1).all()) for one, other in (best, best[::-1]))
-
-
-CRITERIA: Mapping[str, Criterion] = {
-    "allclose 1e-3": lambda g, m: torch.allclose(m, g, rtol=1e-3, atol=1e-3),
-    "allclose 1e-2": lambda g, m: torch.allclose(m, g, rtol=1e-2, atol=1e-2),
-    "cosine 0.99": lambda g, m: float(torch.cosine_similarity(g.flatten(), m.flatten(), dim=0)) >= 0.99,
-    "relative L2 2e-2": lambda g, m: float((m - g).norm()) <= 2e-2 * float(g.norm()),
-    "NMSE 1e-2": lambda g, m: float((m - g).square().sum()) <= 1e-2 * float(g.square().sum()),
-    "top 5 of each other": _among_best,
-}
 
 
 @dataclass
@@ -195,8 +177,10 @@ class Twins:
         golden = self.golden(twin, port)
         mine = twin / f"mine-{port.name}"
         model = _ported(port, self.model(twin, "eager" if port.pair == "decomposed" else "sdpa"), twin)
-        case = lab.Case(family, seed, dtype=port.dtype, pair=port.pair, coarse=port.pair == "coarse")
+        case = lab.Case(family, seed, dtype=port.dtype, pair=port.pair)
         with contextlib.ExitStack() as around:
+            if port.pair == "flash":
+                around.enter_context(kernels.Kernels(model, "", kernels.flash_attention))
             lab.prepare(case, model, self.model(twin), around)
             logits = _run_port(port, model, self.prompts(twin, port.prompt), mine)
         return self._judged(golden, mine, logits)

@@ -60,7 +60,7 @@ def complete(server: xllamacpp.Server, prompt: list[int], count: int, vocabulary
     )
     if "choices" not in reply:
         raise RuntimeError(f"the engine refused: {reply}")
-    steps = reply["choices"][0]["logprobs"]["content"]
+    steps = (reply["choices"][0]["logprobs"] or {"content": []})["content"]  # None when it reports no token at all
     logprobs = np.full((count, vocabulary), np.nan)
     for row, step in zip(logprobs, steps):
         for entry in step["top_logprobs"]:

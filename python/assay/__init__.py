@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import Error, FileError, FormatError
 
 if TYPE_CHECKING:
-    from assay import twin
+    from assay import invariance, twin
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
+    from assay._fingerprint import Fingerprint, fingerprint
     from assay._locate import Finding, Verdict, locate
     from assay._repeat import Repetition, repeat
     from assay._run import Record, Run, Selection, digest, open, read_tensor, stats
@@ -36,6 +37,7 @@ _LAZY = {
     "Comparison": "assay._compare",
     "Different": "assay._same",
     "Finding": "assay._locate",
+    "Fingerprint": "assay._fingerprint",
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
     "Repetition": "assay._repeat",
@@ -47,7 +49,9 @@ _LAZY = {
     "capture": "assay.torch.capture",
     "compare": "assay._compare",
     "digest": "assay._run",
+    "fingerprint": "assay._fingerprint",
     "graph_diff": "assay.topology",
+    "invariance": "assay.invariance",
     "locate": "assay._locate",
     "opcheck": "assay._check",
     "open": "assay._run",
@@ -64,6 +68,7 @@ __all__ = [
     "Error",
     "FileError",
     "Finding",
+    "Fingerprint",
     "FormatError",
     "OpcheckReport",
     "Record",
@@ -77,7 +82,9 @@ __all__ = [
     "capture",
     "compare",
     "digest",
+    "fingerprint",
     "graph_diff",
+    "invariance",
     "locate",
     "opcheck",
     "open",

@@ -161,6 +161,15 @@ class Verdict:
         return None if command is None else str(command)
 
     @property
+    def tokens(self) -> Optional[dict[str, Any]]:
+        """What the runs choose: positions compared, other choices, near ties, KL; None where no logits were compared.
+
+        The keys are those of ``tokens`` of ``assay locate --json``.
+        """
+        tokens: Optional[dict[str, Any]] = self._fields["tokens"]
+        return tokens
+
+    @property
     def notes(self) -> list[str]:
         """What else was found out, one sentence each."""
         return [str(note) for note in self._fields["notes"]]
@@ -203,6 +212,7 @@ def locate(
     floor_runs: Iterable[tuple[PathLike, PathLike]] = (),
     floor: Optional[PathLike] = None,
     save_floor: Optional[PathLike] = None,
+    golden_weights: Optional[PathLike] = None,
     slice: str = "",
     map: Union[PathLike, Sequence[Mapping[str, str]], None] = None,
     token_map: TokenMap = (),
@@ -221,6 +231,7 @@ def locate(
             golden run's program is not known. Five or more.
         floor: a profile kept by `save_floor`, instead of `floor_runs`.
         save_floor: keep what was measured in this file.
+        golden_weights: a checkpoint with the weights of a golden fingerprint.
         slice: only what this output depends on: a module, ``"module:slot"`` or ``"step 3"``.
         map: modules that correspond under other names, ``[{"golden": ..., "my": ...}]`` or a JSON file with that, as
             of `assay.compare`; the modules below go along. Entries with a slice or a reduction count only there.
@@ -249,6 +260,7 @@ def locate(
         [(os.fspath(first), os.fspath(second)) for first, second in floor_runs],
         "" if floor is None else os.fspath(floor),
         "" if save_floor is None else os.fspath(save_floor),
+        "" if golden_weights is None else os.fspath(golden_weights),
         slice,
         json_text(map),
         token_pairs(token_map),

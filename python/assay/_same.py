@@ -62,6 +62,7 @@ def assert_same(
     level: str = "operator",
     seed: int = 0,
     folder: Optional[PathLike] = None,
+    golden_weights: Optional[PathLike] = None,
     floor: Optional[PathLike] = None,
     map: Union[PathLike, Sequence[Mapping[str, str]], None] = None,
     token_map: TokenMap = (),
@@ -83,7 +84,7 @@ def assert_same(
         seed: of all random generators, before each of the two; their states are put back.
         folder: where the runs go, ``folder/golden`` and ``folder/mine``, and stay; it must hold none. By default a
             temporary folder, which is removed unless something is wrong.
-        floor, map, token_map, jobs: as of `assay.locate`.
+        golden_weights, floor, map, token_map, jobs: as of `assay.locate`.
 
     Returns:
         The verdict, which is clean.
@@ -105,7 +106,15 @@ def assert_same(
     with removed_unless_different(base, temporary=folder is None):
         golden_run = captured(golden, base / "golden", inputs, seed=seed)
         mine_run = captured(mine, base / "mine", inputs, level=level, seed=seed)
-        verdict = locate(golden_run, mine_run, floor=floor, map=map, token_map=token_map, jobs=jobs)
+        verdict = locate(
+            golden_run,
+            mine_run,
+            golden_weights=golden_weights,
+            floor=floor,
+            map=map,
+            token_map=token_map,
+            jobs=jobs,
+        )
         if verdict.outcome != CLEAN:
             raise Different(verdict, golden_run, mine_run)
     return verdict

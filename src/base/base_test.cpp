@@ -297,5 +297,17 @@ TEST(ParallelFor, IsWholeOutsideOfAScopeAndAfterOne) {
   EXPECT_EQ(visits.load(), 100);
 }
 
+// Python 3.11: base64.b64encode() of "", b"f", b"fo", b"foo" and bytes([251, 255]).
+TEST(Base64, ReadsBackWhatOthersWrite) {
+  EXPECT_EQ(from_base64(""), "");
+  EXPECT_EQ(from_base64("Zg=="), "f");
+  EXPECT_EQ(from_base64("Zm8="), "fo");
+  EXPECT_EQ(from_base64("Zm9v"), "foo");
+  EXPECT_EQ(from_base64("+/8="), "\xfb\xff");
+  for (const char* wrong :
+       {"Z", "Zg", "Zg=", "Z===", "====", "Zh==", "Zm9=", "Zm9v\n", "Zm-v", "Zg==Zg=="})
+    EXPECT_EQ(from_base64(wrong), std::nullopt) << wrong;
+}
+
 }  // namespace
 }  // namespace assay

@@ -2,6 +2,7 @@
 #include "base/text.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -151,9 +152,21 @@ std::string shortened(std::string_view text) {
 
 std::string quoted(std::string_view text) { return "'" + shortened(text) + "'"; }
 
+namespace {
+constexpr std::string_view kBase64Digits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// By character: its digit, 64 for none.
+constexpr std::array<uint8_t, 256> base64_values() {
+  std::array<uint8_t, 256> values{};
+  values.fill(64);
+  for (size_t i = 0; i < kBase64Digits.size(); ++i)
+    values[static_cast<unsigned char>(kBase64Digits[i])] = static_cast<uint8_t>(i);
+  return values;
+}
+}  // namespace
+
 std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out((bytes.size() + 2) / 3 * 4, '=');
   char* place = out.data();
   for (size_t i = 0; i < bytes.size(); i += 3, place += 4) {
@@ -161,9 +174,26 @@ std::string base64(std::string_view bytes) {
     uint32_t group = 0;
     for (size_t k = 0; k < 3; ++k)
       group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k <= count; ++k) place[k] = kDigits[group >> (18 - 6 * k) & 63];
+    for (size_t k = 0; k <= count; ++k) place[k] = kBase64Digits[group >> (18 - 6 * k) & 63];
   }
   return out;
+}
+
+std::optional<std::string> from_base64(std::string_view text) {
+  static constexpr std::array<uint8_t, 256> kValues = base64_values();
+  if (text.size() % 4 != 0) return std::nullopt;
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  for (size_t i = 0; i < text.size(); i += 4) {
+    uint32_t group = 0;
+    for (size_t k = 0; k < 4; ++k)
+      group = group << 6 | (kValues[static_cast<unsigned char>(text[i + k])] & 63);
+    for (const int shift : {16, 8, 0}) out += static_cast<char>(group >> shift & 255);
+  }
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  out.resize(out.size() - padding);
+  // Characters that are no digits, and bits behind the last byte, come out otherwise.
+  return base64(out) == text ? std::optional(std::move(out)) : std::nullopt;
 }
 
 std::string human_bytes(uint64_t size_bytes) {

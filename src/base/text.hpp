@@ -3,6 +3,7 @@
 // wrote.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,8 @@ namespace assay {
 
 /// Bytes as RFC 4648 writes them, with padding.
 [[nodiscard]] std::string base64(std::string_view bytes);
+/// The bytes that base64() wrote so; nothing for any other text.
+[[nodiscard]] std::optional<std::string> from_base64(std::string_view text);
 
 /// 1234567 -> "1.2 MB" (powers of 1000).
 [[nodiscard]] std::string human_bytes(uint64_t size_bytes);

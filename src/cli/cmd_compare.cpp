@@ -115,8 +115,10 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
                          compare::ComparedPaths* compared, CompareOutcome* outcome) {
   ProgressBar bar;
   options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-  ASSAY_TRY(*compared, compare::compare_paths(request.golden_path, request.my_path,
-                                              {request.level, request.weight}, options));
+  ASSAY_TRY(*compared,
+            compare::compare_paths(
+                request.golden_path, request.my_path,
+                {request.level, request.weight, request.verdict_options.golden_weights}, options));
   outcome->notes.insert(outcome->notes.end(), compared->notes.begin(), compared->notes.end());
   outcome->two_files = compared->two_files;
   outcome->comparison = std::move(compared->comparison);
@@ -134,7 +136,7 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                     is_checkpoint(request.my_path);
   if (weights_for_the_user) request.weight = true;
   ASSAY_TRY(const compare::CompareOptions options, comparison_options(request));
-  ASSAY_TRY_STATUS(check_floor_file(request.verdict_options));
+  ASSAY_TRY_STATUS(check_verdict_request(request.verdict_options));
   CompareOutcome outcome;
   if (weights_for_the_user)
     outcome.notes.emplace_back("both sides are checkpoints, so their weights are compared (-w)");

@@ -37,19 +37,29 @@ class SayCaptures : public CaptureWatcher {
   }
 };
 
-int run_locate(const LocateRequest& request) {
+/// Both programs are captured; the page is of the last verdict, and its errors are its own.
+Result<Judged> locate_programs(const LocateRequest& request) {
+  JudgeRequest only_verdict = request.judge;
+  only_verdict.html.clear();
   const auto judge = [&](const std::string& golden, const std::string& mine) {
-    return judge_runs(golden, mine, request.judge);
+    return judge_runs(golden, mine, only_verdict);
   };
+  SayCaptures watcher;
+  ASSAY_TRY(Judged located, bisect(request.bisect, judge, watcher));
+  if (!request.judge.html.empty()) ASSAY_TRY_STATUS(write_verdict_page(located, request.judge));
+  return located;
+}
+
+int run_locate(const LocateRequest& request) {
   for (const std::string& path : {request.golden_path, request.my_path}) {
     if (is_checkpoint(path))
       return report_error(path + ": is a checkpoint, and no run",
                           checkpoint_advice(request.golden_path, request.my_path));
   }
-  SayCaptures watcher;
-  const Result<Judged> located = request.bisect.golden.empty()
-                                     ? judge(request.golden_path, request.my_path)
-                                     : bisect(request.bisect, judge, watcher);
+  const Result<Judged> located =
+      request.bisect.golden.empty()
+          ? judge_runs(request.golden_path, request.my_path, request.judge)
+          : locate_programs(request);
   if (!located) {
     if (interrupted()) {
       say("interrupted", "no verdict");

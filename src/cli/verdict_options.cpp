@@ -60,7 +60,8 @@ Result<std::pair<std::string, std::string>> parse_floor_run(const std::string& t
                   "known to be healthy");
 }
 
-Status check_floor_file(const VerdictRequest& request) {
+Status check_verdict_request(const VerdictRequest& request) {
+  ASSAY_TRY_STATUS(check(request));
   if (request.floor_file.empty()) return {};
   ASSAY_TRY_STATUS(locate::read_profile(request.floor_file));
   return {};
@@ -73,6 +74,9 @@ void add_verdict_options(Command& command, VerdictRequest& request) {
               added_to(request.floor_runs));
   command.add("--save-floor FILE", "Keep what --floor-run measured in FILE", request.save_floor);
   command.add("--floor FILE", "Judge by a kept profile", request.floor_file);
+  command.add("--golden-weights PATH",
+              "Checkpoint of golden's weights, where golden is a fingerprint",
+              request.golden_weights);
   command.add("--own-error {auto,exact,inferred,off}",
               "exact (the default): operators are recomputed in fp64; off: they are not",
               request.own_error);
@@ -119,11 +123,17 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
     ASSAY_TRY(floors, measure(golden, mine, request));
   } else if (!request.floor_file.empty()) {
     ASSAY_TRY(floors, locate::read_profile(request.floor_file));
+  } else if (!golden.floors.empty()) {
+    ASSAY_TRY(floors, in_file(golden.path, locate::parse_profile(golden.floors)));
   }
   if (!request.save_floor.empty())
     ASSAY_TRY_STATUS(locate::write_profile(request.save_floor, *floors));
   if (floors) options.floors = &*floors;
-  return locate::locate(golden, mine, pairs, options);
+  ASSAY_TRY(locate::Verdict verdict, locate::locate(golden, mine, pairs, options));
+  if (verdict.floor == locate::Floor::Measured && !golden.floors.empty() &&
+      request.floor_runs.empty() && request.floor_file.empty())
+    notes->push_back("judged by the floors in " + golden.path);
+  return verdict;
 }
 
 int exit_status_of(const locate::Verdict& verdict) {

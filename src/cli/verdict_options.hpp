@@ -19,6 +19,7 @@ struct VerdictRequest {
   std::vector<std::string> floor_runs;  // "GOLDEN:MINE", or PATH: another run of golden's model
   std::string floor_file;               // a stored profile to judge by
   std::string save_floor;               // where the measured profile goes
+  std::string golden_weights;           // a checkpoint with the weights of a golden fingerprint
   std::string slice;                    // a module, "module:slot", "token 3"; empty: everything
   bool why = false;                     // list what the verdict stands on
   bool tokens = false;                  // list what the runs choose
@@ -28,8 +29,9 @@ struct VerdictRequest {
 
 void add_verdict_options(Command& command, VerdictRequest& request);
 
-/// Whether the file of --floor can be read: said before anything is compared.
-[[nodiscard]] Status check_floor_file(const VerdictRequest& request);
+/// Options that exclude each other, a file of --floor that cannot be read: said before anything is
+/// captured or compared.
+[[nodiscard]] Status check_verdict_request(const VerdictRequest& request);
 
 /// Measures or reads the floors that were asked for, stores them, and finds the verdict.
 ///

@@ -9,6 +9,8 @@
 
 #include "compare/weights.hpp"
 #include "pair/torchair.hpp"
+#include "run/fingerprint/fingerprint.hpp"
+#include "run/lend.hpp"
 #include "run/pair.hpp"
 
 namespace assay::compare {
@@ -24,6 +26,7 @@ bool is_folder(const std::string& path) {
 // True when a side has statistics and no tensor at all, so that only statistics can be compared. A
 // file that cannot be read, and a device's report, are no tensors.
 bool has_statistics_only(const Run& run) {
+  if (run.has(run::Trait::WithoutValues)) return true;
   bool any = false;
   for (const run::TensorRecord& record : run.records) {
     if (record.kind != run::RecordKind::Operand || !record.problem.empty()) continue;
@@ -102,17 +105,22 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
                                     const PathOptions& wanted, CompareOptions options) {
   if (wanted.weights) return compare_checkpoints(golden_path, my_path, options);
   if (run::is_manual_mapping(golden_path)) return compare_named_pairs(golden_path, options);
-  if (is_folder(golden_path) != is_folder(my_path)) {
+  ComparedPaths out;
+  if (is_folder(golden_path) != is_folder(my_path) &&
+      !run::is_fingerprint(is_folder(golden_path) ? my_path : golden_path)) {
     for (const std::string& path : {golden_path, my_path}) {
       struct stat info{};
       if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
     }
     return fail(Errc::WrongKind, "The golden_path and my_path must both be directory or file.");
   }
-  ComparedPaths out;
   ASSAY_TRY(out.golden, run::open_run(golden_path));
   ASSAY_TRY(out.mine, run::open_run(my_path));
-  if (!options.conventions.trusting) out.notes = run::reconcile(&out.golden, &out.mine);
+  ASSAY_TRY(out.notes, run::lend_weights(&out.golden, wanted.golden_weights));
+  if (!options.conventions.trusting) {
+    for (std::string& note : run::reconcile(&out.golden, &out.mine))
+      out.notes.push_back(std::move(note));
+  }
   // A list of msprobe is a file, too, but stands for a whole run.
   out.two_files = out.golden.has(run::Trait::OneFile) && out.mine.has(run::Trait::OneFile);
   out.programs = !out.two_files && wanted.level != LevelChoice::Logits;

@@ -20,6 +20,7 @@ enum class LevelChoice : uint8_t { Default, Layer, Module, Api, Logits, All };
 struct PathOptions {
   LevelChoice level = LevelChoice::Default;  // without a choice all levels that the runs have
   bool weights = false;                      // checkpoints instead of runs
+  std::string golden_weights = {};           // a checkpoint, for a golden fingerprint
 };
 
 /// A comparison with the runs it is about, to which its lists of records refer.

@@ -10,6 +10,7 @@
 #include "python/module.hpp"
 #include "repeat/outcome.hpp"
 #include "report/repeat_text.hpp"
+#include "report/rows_json.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -69,6 +70,35 @@ class RepeatedRuns {
   std::optional<repeat::Elements> elements_;
 };
 
+/// One row of a batch in runs of one program, by what two runs of equal rows tell of the tensors.
+class Rows {
+ public:
+  Rows(const std::string& few, const std::string& more, int64_t rows)
+      : few_(opened(few)), more_(opened(more)), splits_(few_, more_, rows) {}
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+  ~Rows() = default;
+
+  /// A row of -1: the run has the row alone.
+  [[nodiscard]] nb::str compare(const std::string& first, int64_t row, const std::string& other,
+                                int64_t other_row) const {
+    const repeat::Execution golden(opened(first));
+    const repeat::Execution mine(opened(other));
+    const repeat::RowComparison found = read_without_gil(
+        [&] { return repeat::compare_rows(place(golden, row), place(mine, other_row), splits_); });
+    return to_str(report::rows_json(found));
+  }
+
+ private:
+  static repeat::RowPlace place(const repeat::Execution& run, int64_t row) {
+    return {&run, std::max<int64_t>(row, 0), row < 0};
+  }
+
+  repeat::Execution few_;
+  repeat::Execution more_;
+  repeat::Splits splits_;
+};
+
 }  // namespace
 
 void bind_repeat(nb::module_& m) {
@@ -80,6 +110,10 @@ void bind_repeat(nb::module_& m) {
            "Whether two runs that kept values differ as the first finding says.")
       .def("json", &RepeatedRuns::json, "note"_a, "next"_a)
       .def("text", &RepeatedRuns::text, "note"_a, "next"_a);
+  nb::class_<Rows>(m, "_Rows")
+      .def(nb::init<const std::string&, const std::string&, int64_t>(), "few"_a, "more"_a, "rows"_a)
+      .def("compare", &Rows::compare, "first"_a, "row"_a, "other"_a, "other_row"_a,
+           "Where the row has equal inputs and another output in the other run; -1: it is alone.");
 }
 
 }  // namespace assay::python

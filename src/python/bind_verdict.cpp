@@ -8,12 +8,16 @@
 #include <deque>
 #include <optional>
 
+#include "base/atomic_file.hpp"
 #include "engines/engines.hpp"
+#include "locate/noise/fingerprint_floors.hpp"
 #include "locate/verdict/locate.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "python/module.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
+#include "run/fingerprint/fingerprint.hpp"
+#include "run/lend.hpp"
 #include "run/pair.hpp"
 
 namespace nb = nanobind;
@@ -31,6 +35,7 @@ struct Request {
   PathPairs floor_runs;
   std::string floor;
   std::string save_floor;
+  std::string golden_weights;
   std::string slice;
   std::string map;  // JSON text of explicit pairs
   std::vector<std::pair<int64_t, int64_t>> token_map;
@@ -52,7 +57,8 @@ Result<locate::FloorProfile> measure(const PathPairs& paths, bool statistics, in
 }
 
 Result<locate::Verdict> find(const Request& request) {
-  ASSAY_TRY(const run::RunPair pair, run::open_pair(request.golden, request.mine));
+  ASSAY_TRY(const run::RunPair pair,
+            run::open_pair(request.golden, request.mine, request.golden_weights));
   const run::Run& golden = pair.golden;
   const run::Run& mine = pair.mine;
   pair::UserRules said;
@@ -77,6 +83,8 @@ Result<locate::Verdict> find(const Request& request) {
       ASSAY_TRY_STATUS(locate::write_profile(request.save_floor, *floors));
   } else if (!request.floor.empty()) {
     ASSAY_TRY(floors, locate::read_profile(request.floor));
+  } else if (!golden.floors.empty()) {
+    ASSAY_TRY(floors, in_file(golden.path, locate::parse_profile(golden.floors)));
   }
   if (floors) options.floors = &*floors;
   return locate::locate(golden, mine, pairs, options);
@@ -91,21 +99,84 @@ std::pair<nb::str, nb::str> locate_runs(const Request& request) {
           to_message(report::verdict_text(verdict, screen))};
 }
 
+struct FingerprintRequest {
+  std::string run;
+  std::string path;
+  std::string weights;
+  PathPairs floor_runs;
+  std::string floor;
+  bool statistics = true;
+  bool program = true;
+  uint64_t most = 0;
+  int jobs = 0;
+};
+
+Result<std::string> floors_of(const FingerprintRequest& request) {
+  if (!request.floor.empty()) {
+    ASSAY_TRY(const locate::FloorProfile profile, locate::read_profile(request.floor));
+    return locate::profile_text(profile);
+  }
+  if (request.floor_runs.empty()) return std::string();
+  return locate::measure_fingerprint_floors(request.floor_runs, request.jobs, nullptr);
+}
+
+Result<run::FingerprintFile> write_fingerprint(const FingerprintRequest& request) {
+  ASSAY_TRY(const run::Run run, run::open_run(request.run));
+  ASSAY_TRY(const std::string floors, floors_of(request));
+  std::optional<run::Run> checkpoint;
+  if (!request.weights.empty()) {
+    ASSAY_TRY(checkpoint, run::open_weights(request.weights));
+  }
+  ASSAY_TRY(run::FingerprintFile file,
+            run::make_fingerprint(run, {.floors = floors,
+                                        .statistics = request.statistics,
+                                        .program = request.program,
+                                        .checkpoint = checkpoint ? &*checkpoint : nullptr}));
+  if (request.most > 0 && file.bytes.size() > request.most)
+    return fail(Error{Errc::TooLarge, request.path, std::nullopt,
+                      "would have " + std::to_string(file.bytes.size()) + " bytes, more than " +
+                          std::to_string(request.most)});
+  ASSAY_TRY_STATUS(write_file_atomically(request.path, as_bytes(file.bytes)));
+  return file;
+}
+
+nb::dict fingerprint(const FingerprintRequest& request) {
+  const run::FingerprintFile file = read_without_gil([&] { return write_fingerprint(request); });
+  nb::dict made;
+  made["bytes"] = file.bytes.size();
+  made["steps"] = file.steps;
+  made["operators"] = file.operators;
+  made["statistics"] = file.statistics;
+  made["weights"] = file.weights;
+  made["kept"] = file.kept;
+  return made;
+}
+
 }  // namespace
 
 void bind_verdict(nb::module_& m) {
   m.def(
+      "_fingerprint",
+      [](const std::string& run, const std::string& path, const std::string& weights,
+         const PathPairs& floor_runs, const std::string& floor, bool statistics, bool program,
+         uint64_t most, int jobs) {
+        return fingerprint(
+            {run, path, weights, floor_runs, floor, statistics, program, most, jobs});
+      },
+      "run"_a, "path"_a, "weights"_a, "floor_runs"_a, "floor"_a, "statistics"_a, "program"_a,
+      "most"_a, "jobs"_a);
+  m.def(
       "_locate",
       [](const std::string& golden, const std::string& mine, bool own_error,
          const PathPairs& floor_runs, const std::string& floor, const std::string& save_floor,
-         const std::string& slice, const std::string& map,
+         const std::string& golden_weights, const std::string& slice, const std::string& map,
          const std::vector<std::pair<int64_t, int64_t>>& token_map, const std::vector<int>& ranks,
          int jobs, uint64_t max_memory) {
-        return locate_runs({golden, mine, own_error, floor_runs, floor, save_floor, slice, map,
-                            token_map, ranks, jobs, max_memory});
+        return locate_runs({golden, mine, own_error, floor_runs, floor, save_floor, golden_weights,
+                            slice, map, token_map, ranks, jobs, max_memory});
       },
-      "golden"_a, "mine"_a, "own_error"_a, "floor_runs"_a, "floor"_a, "save_floor"_a, "slice"_a,
-      "map"_a, "token_map"_a, "ranks"_a, "jobs"_a, "max_memory"_a);
+      "golden"_a, "mine"_a, "own_error"_a, "floor_runs"_a, "floor"_a, "save_floor"_a,
+      "golden_weights"_a, "slice"_a, "map"_a, "token_map"_a, "ranks"_a, "jobs"_a, "max_memory"_a);
 }
 
 }  // namespace assay::python

@@ -26,6 +26,10 @@ std::string key_of(const Operator& one) {
   return key_of(one.rank, one.step, one.module_call, one.node);
 }
 
+std::string key_of(const locate::ModuleCall& call) {
+  return key_of(call.rank, call.step, call.call, call.module);
+}
+
 /// The operator itself, without its dialect and overload: "copy_" of "aten.copy_.default".
 std::string_view bare_name(std::string_view name) {
   const size_t begin = name.find('.') + 1;
@@ -254,6 +258,8 @@ Execution::Execution(std::shared_ptr<const run::Run> run)
       arguments_(program_.operators.size()) {
   for (size_t op = 0; op < program_.operators.size(); ++op)
     by_place_.emplace(key_of(program_.operators[op]), op);
+  for (size_t call = 0; call < program_.calls.size(); ++call)
+    calls_.emplace(key_of(program_.calls[call]), call);
   for (const run::OperationRecord& one : run_->operations) {
     const auto found = by_place_.find(key_of(one.rank, one.step, one.module_call, one.node));
     if (found != by_place_.end()) arguments_[found->second] = one.parameters;
@@ -270,6 +276,11 @@ Execution::Execution(std::shared_ptr<const run::Run> run)
 size_t Execution::find(const locate::Operator& one) const {
   const auto found = by_place_.find(key_of(one));
   return found == by_place_.end() ? kNone : found->second;
+}
+
+size_t Execution::find(const locate::ModuleCall& call) const {
+  const auto found = calls_.find(key_of(call));
+  return found == calls_.end() ? kNone : found->second;
 }
 
 Place Execution::place_of(size_t op) const {

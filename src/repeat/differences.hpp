@@ -64,6 +64,8 @@ class Execution {
   [[nodiscard]] const locate::Program& program() const { return program_; }
   /// Index into program().operators; kNone: the run has no such operator.
   [[nodiscard]] size_t find(const locate::Operator& one) const;
+  /// The same for a call of a module, in program().calls.
+  [[nodiscard]] size_t find(const locate::ModuleCall& call) const;
   [[nodiscard]] Place place_of(size_t op) const;
   /// Whether a named leaf is a parameter or a buffer; an engine's graphs have inputs with names, too.
   [[nodiscard]] bool is_weight(const std::string& leaf) const;
@@ -74,6 +76,7 @@ class Execution {
   std::shared_ptr<const run::Run> run_;
   locate::Program program_;
   std::unordered_map<std::string, size_t> by_place_;
+  std::unordered_map<std::string, size_t> calls_;
   std::vector<std::string> arguments_;  // by operator
   std::map<std::string, std::string, std::less<>> sources_;
   std::set<std::string, std::less<>> engine_weights_;

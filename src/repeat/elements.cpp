@@ -6,7 +6,7 @@
 
 #include "locate/judge/own_error.hpp"
 #include "locate/program/pairing.hpp"
-#include "tensor/convert.hpp"
+#include "repeat/spread.hpp"
 #include "tensor/equal_bytes.hpp"
 #include "tensor/float_grid.hpp"
 
@@ -15,53 +15,9 @@ namespace {
 
 using locate::OwnError;
 
-constexpr int64_t kBlock = int64_t{1} << 15;
 /// What sums in two orders differ by at most, in ULP of the largest element: a handful of roundings
 /// for the lengths that models have.
 constexpr double kReorderedUlp = 32;
-
-/// Sums over the elements of two results.
-struct Spread {
-  int64_t different = 0;
-  double largest_ulp = 0;
-  double largest_error = 0;
-  double largest_value = 0;
-  int64_t worst = -1;
-  double first = 0, other = 0;  // at `worst`
-
-  void add(int64_t element, double a, double b, const std::optional<FloatGrid>& grid) {
-    if (std::isfinite(a)) largest_value = std::max(largest_value, std::abs(a));
-    if (a == b || (std::isnan(a) && std::isnan(b))) return;
-    ++different;
-    const double error = std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : INFINITY;
-    largest_error = std::max(largest_error, error);
-    const double unit = grid && std::isfinite(error) ? grid->ulp(a) : 1;
-    if (worst >= 0 && error / unit <= largest_ulp) return;
-    largest_ulp = error / unit;
-    worst = element;
-    first = a;
-    other = b;
-  }
-};
-
-Spread spread_of(const TensorView& first, const TensorView& other) {
-  Spread spread;
-  const std::optional<FloatGrid> grid = float_grid(first.dtype);
-  const int values = values_per_element(first.dtype);
-  const int64_t count = first.element_count();
-  std::vector<double> a;
-  std::vector<double> b;
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t block = std::min(kBlock, count - begin);
-    a.resize(static_cast<size_t>(block * values));
-    b.resize(a.size());
-    read_values(first, begin, block, a);
-    read_values(other, begin, block, b);
-    for (size_t i = 0; i < a.size(); ++i)
-      spread.add(begin + static_cast<int64_t>(i) / values, a[i], b[i], grid);
-  }
-  return spread;
-}
 
 /// One run's side: its operator with what the arguments were.
 struct Side {

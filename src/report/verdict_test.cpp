@@ -100,6 +100,17 @@ TEST(VerdictText, ListsTheTokensOnRequest) {
   EXPECT_THAT(verdict_text(verdict, {.width = 60, .files = {}}), StartsWith("clean:"));
 }
 
+TEST(VerdictText, SaysFromWhereOnRunsAreNotTeacherForced) {
+  locate::Verdict verdict = clean_with_a_tie();
+  verdict.tokens.other_inputs_from = 3;
+  verdict.tokens.padding = 5;
+  const std::string text = verdict_text(verdict, {.width = 200, .tokens = true, .files = {}});
+  EXPECT_THAT(text, HasSubstr("tokens: 5 positions of padding left out\n"));
+  EXPECT_THAT(text, HasSubstr("tokens: from step 3 on mine was given other inputs than golden (not "
+                              "teacher-forced, or another prompt), so what they choose there is "
+                              "not compared\n"));
+}
+
 TEST(VerdictJson, CountsChoicesWhereNoneOfGenerationDiffers) {
   const auto tokens = nlohmann::json::parse(verdict_json(clean_with_a_tie()))["tokens"];
   EXPECT_TRUE(tokens["step"].is_null());

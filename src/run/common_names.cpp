@@ -263,7 +263,7 @@ struct Model {
 
 /// The names of all models; those of a native run stand below a node of their own.
 std::vector<std::string> model_names(const Run& run) {
-  if (run.layout != Layout::Native || !run.topology || run.topology->type != kModels) return {""};
+  if (!run.has(Trait::AtenOperators) || !run.topology || run.topology->type != kModels) return {""};
   std::vector<std::string> names;
   for (const TopologyNode& child : run.topology->children) names.push_back(child.name);
   return names.empty() ? std::vector<std::string>{""} : names;

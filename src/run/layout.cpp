@@ -51,6 +51,10 @@ constexpr LayoutRow kLayouts[] = {
     {Layout::TransformersDebug, "transformers-debug", "transformers debug dump", {ModuleNames}},
     {Layout::Checkpoint, "checkpoint", "checkpoint", {}},
     {Layout::Gguf, "gguf", "gguf", {GgufNames}},
+    {Layout::Fingerprint,
+     "fingerprint",
+     "fingerprint",
+     {ModuleNames, ModuleClasses, Hooks, AtenOperators, Steps, WithoutValues}},
 };
 
 // The place of a row is the number of its layout.
@@ -59,7 +63,7 @@ constexpr bool is_in_order() {
   for (const LayoutRow& row : kLayouts) {
     if (static_cast<size_t>(row.layout) != place++) return false;
   }
-  return place == static_cast<size_t>(Layout::Gguf) + 1;
+  return place == static_cast<size_t>(Layout::Fingerprint) + 1;
 }
 static_assert(is_in_order());
 

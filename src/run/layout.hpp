@@ -22,6 +22,7 @@ enum class Layout : uint8_t {
   TransformersDebug,
   Checkpoint,
   Gguf,
+  Fingerprint,
 };
 
 /// "torch-tree": in JSON, in Python and in messages.
@@ -57,6 +58,8 @@ enum class Trait : uint16_t {
   Steps = 1 << 11,
   /// Weights under the names of a GGUF file.
   GgufNames = 1 << 12,
+  /// Holds what tells values from others, and only few of the values.
+  WithoutValues = 1 << 13,
 };
 [[nodiscard]] bool has_trait(Layout layout, Trait trait);
 

@@ -12,8 +12,12 @@ struct RunPair {
 };
 
 /// Opens both, with common names and, where only one knows it, a common order of execution.
-/// errors  of open_run()
-[[nodiscard]] Result<RunPair> open_pair(const std::string& golden, const std::string& mine);
+/// A golden fingerprint gets the values that the other run has, too.
+///
+/// golden_weights  a checkpoint with weights of a golden fingerprint; empty: none
+/// errors  of open_run(), lend_weights()
+[[nodiscard]] Result<RunPair> open_pair(const std::string& golden, const std::string& mine,
+                                        const std::string& golden_weights = {});
 /// The same for runs that are open.
 [[nodiscard]] std::vector<std::string> reconcile(Run* golden, Run* mine);
 

@@ -72,6 +72,19 @@ class FoundDamage {
   std::vector<Damage> list_;
 };
 
+/// A token and its logit.
+struct Choice {
+  int64_t token = 0;
+  double logit = 0;
+};
+
+/// What a model chose from: the largest logits of the last position of each sequence, largest
+/// first.
+struct TopChoices {
+  int64_t vocabulary = 0;
+  std::vector<std::vector<Choice>> rows;  // two or more each
+};
+
 class PayloadCheck;
 
 using native::kOperatorMark;
@@ -107,6 +120,8 @@ struct TensorRecord {
   std::optional<stats::TensorStats> stats;
   std::string stats_file;  // where the statistics are from, if they have a file of their own
   std::optional<stats::Digest> digest;
+  /// Of logits whose bytes are not there: what is known of them. Null: nothing.
+  std::shared_ptr<const TopChoices> choices;
   /// What the capture saw in `bytes`, shared by all records of them; null: nothing is known.
   std::shared_ptr<PayloadCheck> check;
   std::string value;  // for non-tensor leaves: their text
@@ -196,6 +211,8 @@ struct Run {
   /// What the capture itself found, for people: graph breaks, overflows, an output that another
   /// operator changed. One sentence each.
   std::vector<std::string> findings;
+  /// What healthy runs differ from this one by, as JSON of a floor profile, where its file tells.
+  std::string floors;
 
   [[nodiscard]] bool has(Trait trait) const { return has_trait(layout, trait); }
   /// Nodes are modules, or files and names that stand for some; otherwise they are the operators of
@@ -209,8 +226,11 @@ struct Run {
   /// Nodes have parents: the run tells its topology, or their names do.
   [[nodiscard]] bool has_tree() const { return topology.has_value() || has(Trait::AtbOperations); }
 
-  /// Two engines may order the units of a layer differently; runs of one layout are of one engine.
-  [[nodiscard]] bool is_laid_out_like(const Run& other) const { return layout == other.layout; }
+  /// Two engines may order the units of a layer differently; runs of one layout are of one engine,
+  /// and so are a run and a fingerprint.
+  [[nodiscard]] bool is_laid_out_like(const Run& other) const {
+    return layout == other.layout || (has(Trait::AtenOperators) && other.has(Trait::AtenOperators));
+  }
 
   /// The folder of a record's node; empty where nodes are none.
   [[nodiscard]] std::string node_folder(const TensorRecord& record) const;

@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 from assay_command import run
+from operator_runs import write_run
 from referencing import Registry, Resource
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -49,6 +50,13 @@ def answers(*words: Any, status: int = 0) -> tuple[dict[str, Any], str]:
     assert text.endswith(f"next: {answer['next']}\n")
     assert re.sub(r"\s+", " ", answer["sentence"]) in re.sub(r"\s+", " ", text)
     return answer, text
+
+
+def test_fingerprint(tmp_path):
+    golden = write_run(tmp_path / "golden")
+    answer, _ = answers("fingerprint", golden, "-o", tmp_path / "golden.json.gz")
+    assert (answer["operators"], answer["steps"], answer["weights"]) == (10, 1, 7)
+    assert answer["bytes"] == (tmp_path / "golden.json.gz").stat().st_size
 
 
 def captured(folder: Path, *options: str) -> Path:

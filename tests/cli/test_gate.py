@@ -69,6 +69,8 @@ with torch.no_grad():
     prompt = torch.arange(40)[None]
     for step in range(2):
         model(prompt + step + (kind == "prompt"))
+if kind == "leaving":
+    os._exit(0)
 """
 
 
@@ -220,6 +222,8 @@ USAGE = {
     "no twin": (["GOLDEN", "--mine", "true {twin}"], "{twin} stands in a command, but no twin is given"),
     "run and golden": (["GOLDEN", "--golden", "true", "--mine", "true"], "--golden has nothing to do beside it"),
     "format": (["GOLDEN", "--mine", "true", "--format", "toml"], "toml"),
+    "floor": (["GOLDEN", "--mine", "true", "--floor", "nowhere.json"], "nowhere.json"),
+    "floors": (["GOLDEN", "--mine", "true", "--save-floor", "x.json"], "--save-floor needs healthy pairs"),
     "page's folder": (["GOLDEN", "--mine", "true", "--html", "no/such/page.html"], "no/such: no such folder"),
 }
 
@@ -389,6 +393,13 @@ def test_page_and_lists_are_written_on_request(programs, golden, temporary, tmp_
     assert left_in(temporary) == []
 
 
+def test_a_lacking_mine_is_refused_where_that_is_wanted(programs, golden, temporary):
+    done = gate(programs, golden, "--mine", command("leaving"), "--require-capture")
+    assert done.returncode == 125, done
+    assert "the program of mine ran, but its capture lacks something" in sentence_of(done.stdout)
+    assert left_in(temporary) == []
+
+
 def test_a_lacking_golden_is_refused_where_that_is_wanted(programs, golden, tmp_path, temporary):
     lacking = tmp_path / "lacking"
     lacking.mkdir()
@@ -443,3 +454,25 @@ def test_modules_are_enough_for_positions_far_away(programs, temporary):
     done = gate(programs, "--golden", words[0], "--mine", words[1])
     assert done.returncode == 0, done
     assert "mine, operators" not in done.stderr
+
+
+@pytest.mark.slow
+def test_golden_of_a_twin_needs_no_command(tmp_path, temporary, monkeypatch):
+    """A shaped twin in bfloat16 is clean, and what a tolerance would have to allow is said of its tokens."""
+    monkeypatch.setenv("ASSAY_PYTHON", sys.executable)
+    sizes = {"hidden_size": 512, "intermediate_size": 1376, "num_attention_heads": 8, "num_key_value_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes, "num_hidden_layers": 8}))
+    twin = tmp_path / "tiny"
+    make = ["-m", "assay.twin", "make", tmp_path / "config.json", "-o", twin, "--layers", "2", "--gguf-type", "none"]
+    subprocess.run([sys.executable, *make], check=True, capture_output=True)
+    mine = f"{sys.executable} -m assay.twin run --dtype bfloat16 --attention sdpa {{twin}}"
+    done = run("gate", twin, "--mine", mine, "--format", "json")
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["outcome"]) == (0, "clean"), outcome["sentence"]
+    assert list(outcome["gate"]["seconds"]) == ["golden, operators", "mine, modules", "verdict"]
+    tokens = outcome["tokens"]
+    assert tokens["positions"] > 50
+    assert tokens["padding"] > 0
+    assert tokens["other_choices"] == tokens["near_ties"]
+    assert tokens["kl_max"] < 1e-2
+    assert left_in(temporary) == []

@@ -310,6 +310,14 @@ def test_two_programs_are_captured_and_judged(tmp_path):
     assert "is there already" in again.stderr
 
 
+@pytest.mark.slow
+def test_a_page_that_cannot_be_written_is_no_fault_of_the_programs(tmp_path):
+    page = locate_programs(tmp_path, "python program.py right", "-o", "runs", "--html", "no/such/page.html")
+    assert page.returncode == 2
+    assert "no/such/page.html" in page.stderr
+    assert "judged" not in page.stderr
+
+
 def test_a_failing_program_ends_the_search(tmp_path):
     done = locate_programs(tmp_path, "python program.py failing")
     assert done.returncode == 2

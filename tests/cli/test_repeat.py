@@ -219,7 +219,8 @@ def test_another_prompt_of_llama_cpp_is_another_input_and_no_node_is_accused(ggu
     script = tmp_path / "run.py"
     script.write_text(
         "import runpy, sys\nfrom pathlib import Path\n"
-        "counter = Path('counter')\nnumber = int(counter.read_text()) if counter.exists() else 0\n"
+        "counter = Path('counter')\n"
+        "number = int(counter.read_text()) if counter.exists() else 0\n"
         "counter.write_text(str(number + 1))\n"
         "sys.argv = ['chat.py', sys.argv[2], '--prompt', f'1,50,{60 + number}', '--tokens', '1']\n"
         f"runpy.run_path({str(CHAT)!r}, run_name='__main__')\n"

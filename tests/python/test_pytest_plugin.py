@@ -159,3 +159,56 @@ def test_loading_the_plug_in_loads_nothing_else():
     code = "import sys, assay.pytest_plugin; print({'torch', 'numpy', 'assay._core'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+KEPT = """
+import copy, pytest, torch
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.LayerNorm(32), torch.nn.Linear(32, 32))
+
+
+X = torch.arange(64.0).reshape(2, 32) / 64
+
+
+@pytest.mark.parametrize("gain", [1.0, GAIN])
+def test_kept(assay, gain):
+    mine = model()
+    mine[1].weight.data *= gain
+    assay.same(mine=mine, inputs=X)
+
+
+def test_golden_runs_for_the_file_only(assay, tmp_path_factory):
+    def golden(x):
+        golden.calls += 1
+        return model()(x)
+
+    golden.calls = 0
+    assay.same(golden=golden, mine=model(), inputs=X, kept=True, name="by name")
+    assert golden.calls == UPDATES
+"""
+
+
+def test_a_kept_golden_run_is_written_and_judged(tmp_path):
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    file = tests / "test_kept.py"
+    file.write_text(KEPT.replace("GAIN", "0.5").replace("UPDATES", "1"))
+    updated = run_pytest(tmp_path, "--assay-update", "-n", "2")
+    assert updated.status == 0, updated.output
+    kept = sorted(path.name for path in (tests / "golden").iterdir())
+    assert kept == ["by_name.json.gz", "test_kept-test_kept_0.5.json.gz", "test_kept-test_kept_1.0.json.gz"]
+    assert all((tests / "golden" / name).stat().st_size < 10_000 for name in kept)
+    assert "golden written: " in updated.output
+    # When nothing has changed, all is clean, and golden does not run;
+    file.write_text(KEPT.replace("GAIN", "0.5").replace("UPDATES", "0"))
+    assert run_pytest(tmp_path).status == 0
+    # and a weight that has changed since is named.
+    file.write_text(KEPT.replace("GAIN", "0.5").replace("*= gain", "*= gain * 1.03").replace("UPDATES", "0"))
+    changed = run_pytest(tmp_path, "-k", "test_kept[")
+    assert changed.status == 1
+    failure = changed.case("test_kept[1.0]").find("failure")
+    assert failure is not None
+    assert "weight" in str(failure.text) and str(failure.text).splitlines()[-1].startswith("next: assay ")

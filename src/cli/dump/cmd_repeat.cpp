@@ -262,14 +262,9 @@ Command repeat_command(const Caller& caller) {
       "Exit status: 0 it repeats, 1 it does not, 125 the program failed or nothing was captured, 2 "
       "wrong options, 3 our fault.";
   command.run = [request](const ParsedArguments& parsed) {
-    request->program.command = parsed.command;
-    if (!parsed.has_command) {
-      Result<std::vector<std::string>> words = split_command(request->exec);
-      if (!words) return report_error(words.error(), kHint);
-      request->program.command = *std::move(words);
-    }
-    if (request->program.command.empty())
-      return report_error("expected a program behind '--'", kHint);
+    Result<std::vector<std::string>> program = program_words(parsed, request->exec);
+    if (!program) return report_error(program.error(), kHint);
+    request->program.command = *std::move(program);
     return run_repeat(*request);
   };
   return command;

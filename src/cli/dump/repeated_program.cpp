@@ -126,6 +126,16 @@ Result<std::shared_ptr<const run::Run>> capture_run(const RepeatedProgram& progr
   return std::make_shared<const run::Run>(*std::move(run));
 }
 
+Result<std::vector<std::string>> program_words(const ParsedArguments& parsed,
+                                               const std::string& exec) {
+  std::vector<std::string> words = parsed.command;
+  if (!parsed.has_command) {
+    ASSAY_TRY(words, split_command(exec));
+  }
+  if (words.empty() || words[0].empty()) return fail(Errc::Usage, "expected a program behind '--'");
+  return words;
+}
+
 std::string default_folder(std::string_view command) {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};

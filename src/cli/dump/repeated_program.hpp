@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "cli/argparse.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {
@@ -53,6 +54,11 @@ struct RunChoice {
 [[nodiscard]] Result<std::shared_ptr<const run::Run>> capture_run(const RepeatedProgram& program,
                                                                   const RunChoice& choice,
                                                                   const std::string& folder);
+
+/// The words behind "--", or those of `exec`.
+/// errors  Usage: there are none | Invalid: as split_command()
+[[nodiscard]] Result<std::vector<std::string>> program_words(const ParsedArguments& parsed,
+                                                             const std::string& exec);
 
 /// `assay_repeat_20260105_100000`, in UTC.
 [[nodiscard]] std::string default_folder(std::string_view command);

@@ -254,6 +254,7 @@ GateOutcome refused(const Error& error, const std::string& next) {
 Result<GateOutcome> run_gate(const GateRequest& request) {
   // From here on Ctrl-C is ours: what was captured goes again.
   const InterruptGuard interrupt_guard;
+  ASSAY_TRY_STATUS(check_verdict_request(request.judge.verdict));
   Result<First> opened = open_first(request);
   if (!opened && opened.error().code == Errc::Invalid)
     return refused(opened.error(), "assay verify " + shell_quote(request.first));

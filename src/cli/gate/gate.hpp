@@ -13,7 +13,7 @@ struct GateRequest {
   std::string first;   // a twin, a run or a fingerprint; empty: both sides are commands
   std::string golden;  // command lines
   std::string mine;
-  std::string output;  // folder of the captures; empty: a temporary one
+  std::string output;      // folder of the captures; empty: a temporary one
   bool operators = false;  // of mine, from the start
   bool require_capture = false;
   bool show_output = false;
@@ -31,7 +31,8 @@ struct GateOutcome {
   std::vector<std::string> program_output;              // last lines of the program that failed
 };
 
-/// errors  Usage | Interrupted | Internal. Everything else is an outcome: nothing can be judged.
+/// errors  Usage | Interrupted | Internal | of reading the floor's file and of writing the page.
+///         Everything else is an outcome: nothing can be judged.
 [[nodiscard]] Result<GateOutcome> run_gate(const GateRequest& request);
 
 }  // namespace assay::cli

@@ -117,8 +117,8 @@ Result<FloorProfile> from_json(const Json& json) {
 
 }  // namespace
 
-Status write_profile(const std::string& path, const FloorProfile& profile) {
-  ASSAY_TRY_STATUS(in_file(path, check(profile)));
+Result<std::string> profile_text(const FloorProfile& profile) {
+  ASSAY_TRY_STATUS(check(profile));
   std::string text =
       "{\n  \"format\": " + string_text(kFormat) + ",\n  \"version\": " + std::to_string(kVersion) +
       ",\n  \"level\": " + (profile.statistics ? "\"S\"" : "\"N\"") +
@@ -132,8 +132,17 @@ Status write_profile(const std::string& path, const FloorProfile& profile) {
     text += "    " + string_text(place) + ": " + list_text(floor, number_text);
     separator = ",\n";
   }
-  text += "\n  }\n}\n";
+  return text + "\n  }\n}\n";
+}
+
+Status write_profile(const std::string& path, const FloorProfile& profile) {
+  ASSAY_TRY(const std::string text, in_file(path, profile_text(profile)));
   return write_file_atomically(path, std::as_bytes(std::span(text)));
+}
+
+Result<FloorProfile> parse_profile(std::string_view text) {
+  ASSAY_TRY(const Json json, parse(text));
+  return from_json(json);
 }
 
 Result<FloorProfile> read_profile(const std::string& path) {
@@ -141,9 +150,7 @@ Result<FloorProfile> read_profile(const std::string& path) {
   const ByteSpan bytes = file.bytes();
   if (bytes.size() > kMaxFileBytes)
     return in_file<FloorProfile>(path, fail(Errc::TooLarge, "a floor profile has at most 256 MiB"));
-  ASSAY_TRY(const Json json,
-            in_file(path, parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()})));
-  return in_file(path, from_json(json));
+  return in_file(path, parse_profile(as_text(bytes)));
 }
 
 }  // namespace assay::locate

@@ -58,6 +58,11 @@ struct FloorProfile {
 [[nodiscard]] Result<FloorProfile> measure_floors(
     const std::vector<std::pair<const run::Run*, const run::Run*>>& healthy, bool statistics,
     int jobs, const std::atomic<bool>* interrupted);
+/// The file of a profile.
+/// errors  Invalid (a profile that read_profile() would refuse)
+[[nodiscard]] Result<std::string> profile_text(const FloorProfile& profile);
+/// errors  Invalid (with the place in it) | Unsupported (a newer version)
+[[nodiscard]] Result<FloorProfile> parse_profile(std::string_view text);
 /// errors  of write_file_atomically() | Invalid (a profile that read_profile() would refuse)
 [[nodiscard]] Status write_profile(const std::string& path, const FloorProfile& profile);
 /// errors  of the file | Invalid (with the place in it) | Unsupported (a newer version) | TooLarge

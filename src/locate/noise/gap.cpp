@@ -26,6 +26,8 @@ using simd::load;
 using simd::store;
 
 constexpr int64_t kLanes = 8;
+constexpr size_t kBuckets = 256;  // of sketches of the noise: the highest eight bits of a hash
+constexpr uint64_t kHash = 0x9E3779B97F4A7C15;
 
 /// What of a type and of a value decides how elements are held against each other.
 struct GapGrid {
@@ -183,10 +185,14 @@ Status NoiseDraws::add(const Tensor& reference, const Tensor& simulated, DType d
     squares_ = reference::Wide(reference_.shape, 0.0);
   }
   if (drawn.size() != squares_.size()) return fail(Errc::Invalid, "draws of different shapes");
+  std::vector<double> sketch(kBuckets, 0.0);
   for (size_t i = 0; i < drawn.values.size(); ++i) {
     const double noise = drawn.values[i] - reference_.values[i];
     squares_.values[i] += noise * noise;
+    const uint64_t hash = (i + 1) * kHash;
+    if (std::isfinite(noise)) sketch[hash >> 56U] += (hash >> 55U & 1U) == 0 ? noise : -noise;
   }
+  sketches_.push_back(std::move(sketch));
   ++count_;
   return {};
 }
@@ -198,15 +204,22 @@ Tensor NoiseDraws::usual() const {
   return reference::to_tensor(std::move(values));
 }
 
-std::vector<double> NoiseDraws::largest_shares(size_t count) const {
-  std::vector<double> finite;
-  std::ranges::copy_if(squares_.values, std::back_inserter(finite),
-                       [](double square) { return std::isfinite(square); });
-  const double sum = std::accumulate(finite.begin(), finite.end(), 0.0);
-  std::vector<double> largest(std::min(count, finite.size()));
-  std::ranges::partial_sort_copy(finite, largest, std::greater());
-  for (double& square : largest) square = sum > 0 ? square / sum : 0;
-  return largest;
+double NoiseDraws::effective_count() const {
+  double energy = 0, products = 0;
+  size_t pairs = 0;
+  for (size_t i = 0; i < sketches_.size(); ++i) {
+    const std::vector<double>& one = sketches_[i];
+    energy += std::inner_product(one.begin(), one.end(), one.begin(), 0.0);
+    for (size_t j = 0; j < i; ++j, ++pairs) {
+      const double product = std::inner_product(one.begin(), one.end(), sketches_[j].begin(), 0.0);
+      products += product * product;
+    }
+  }
+  energy /= static_cast<double>(sketches_.size());
+  products /= static_cast<double>(pairs);
+  // Draws that have no noise in common at all: as many sources as the buckets can tell apart.
+  return products > 0 ? std::min(energy * energy / products, static_cast<double>(kBuckets))
+                      : static_cast<double>(kBuckets);
 }
 
 Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,

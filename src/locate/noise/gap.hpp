@@ -62,13 +62,17 @@ class NoiseDraws {
   /// Reference plus the root mean square of all draws, for NoiseOf::Draws. Complex numbers
   /// as_reals(). Precondition: add() was called.
   [[nodiscard]] Tensor usual() const;
-  /// Shares of the noise's energy that the noisiest elements have, largest first; at most `count`
-  /// of them.
-  [[nodiscard]] std::vector<double> largest_shares(size_t count) const;
+  /// Over how many independent sources the noise is spread: (sum l)^2 / sum l^2 of the eigenvalues
+  /// l of its covariance. 1 where one rounding moves everything, as a score of saturated attention
+  /// moves a whole head. Precondition: add() was called twice.
+  [[nodiscard]] double effective_count() const;
 
  private:
   reference::Wide reference_;
   reference::Wide squares_;
+  /// Of each draw: sums of the noise over buckets with random signs, whose products are those of
+  /// the draws.
+  std::vector<std::vector<double>> sketches_;
   uint32_t count_ = 0;
 };
 

@@ -122,11 +122,8 @@ TEST(NoiseDraws, GiveEachElementItsOwnNoise) {
       simulated.values[i] += (i == kNoisy ? 1 : 0.01) * (draw % 2 == 0 ? 1 : -1);
     ASSERT_TRUE(draws.add(reference, reference::to_tensor(std::move(simulated)), DType::Float32));
   }
-  // Then  that element has 1 / (1 + 63 * 1e-4) of the energy, and the next as much as any other
-  const std::vector<double> shares = draws.largest_shares(2);
-  ASSERT_EQ(shares.size(), 2u);
-  EXPECT_NEAR(shares[0], 1 / 1.0063, 1e-4);
-  EXPECT_NEAR(shares[1], 1e-4 / 1.0063, 1e-6);
+  // Then  all that moves together is one source of noise,
+  EXPECT_NEAR(draws.effective_count(), 1, 1e-9);
   // and an error of 3 is beyond 4 of its row's noise of 1/4, but not of its own; in another element
   // it stands out
   const auto gap_of = [&](size_t element, NoiseOf noise) {
@@ -140,6 +137,30 @@ TEST(NoiseDraws, GiveEachElementItsOwnNoise) {
   EXPECT_NEAR(gap_of(kNoisy, NoiseOf::Draws), 3 / 4.0, 1e-3);
   EXPECT_GT(gap_of(kNoisy, NoiseOf::OneDraw), 1.4);  // of its column the rms is 1/2
   EXPECT_GT(gap_of(0, NoiseOf::Draws), 50);
+}
+
+TEST(NoiseDraws, CountTheSourcesOfTheNoise) {
+  // Given  32 draws of 1024 values that are moved by 1, 4 or 1024 independent numbers
+  const Tensor reference = reference::to_tensor(normal_values({8, 128}, 6));
+  const Wide values = reference::widen(reference.view).value();
+  const auto counted = [&](size_t sources) {
+    std::mt19937 random(5);
+    std::normal_distribution<double> normal;
+    NoiseDraws draws;
+    for (uint32_t draw = 0; draw < 32; ++draw) {
+      std::vector<double> moves(sources);
+      for (double& move : moves) move = 1e-3 * normal(random);
+      Wide simulated = values;
+      for (size_t i = 0; i < simulated.values.size(); ++i)
+        simulated.values[i] += moves[i % sources];
+      EXPECT_TRUE(draws.add(reference, reference::to_tensor(std::move(simulated)), DType::Float32));
+    }
+    return draws.effective_count();
+  };
+  EXPECT_LT(counted(1), 1.6);
+  EXPECT_GT(counted(4), 1.8);
+  EXPECT_LT(counted(4), 8);
+  EXPECT_GT(counted(1024), 100);
 }
 
 }  // namespace

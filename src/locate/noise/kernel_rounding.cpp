@@ -386,12 +386,19 @@ bool computes(const Call& call) {
          !is_transparent(call.name) && !counts(call);
 }
 
+/// A factor: of scores in front of a softmax, of what a soft cap bounds.
+bool scales(const Call& call) {
+  return base_name(call.name) == "mul" || base_name(call.name) == "div";
+}
+
 /// What models mostly keep wide they may round as well. Of many values that hardly shows beside the
-/// roundings around it; of the one scale of a row it is a good part of the noise.
-Status round_few(DType dtype, uint64_t draw, std::vector<Tensor>* results) {
+/// roundings around it, unless they are scaled: scores that a soft cap made equal are told apart by
+/// the last bit. Of the one scale of a row it is a good part of the noise.
+Status round_what_may_be_wide(const Call& call, DType dtype, uint64_t draw,
+                              std::vector<Tensor>* results) {
   for (Tensor& result : *results) {
-    if (!reference::aten::is_predictable(result) || result.view.element_count() > kFewToAverage)
-      continue;
+    const bool few = result.view.element_count() <= kFewToAverage;
+    if (!reference::aten::is_predictable(result) || (!few && !scales(call))) continue;
     ASSAY_TRY(result, moved_at_random(result, dtype, draw));
   }
   return {};
@@ -425,7 +432,8 @@ Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>
     return results;
   }
   if (keeps_wide(call)) {
-    if (draw != 0 && computes(call)) ASSAY_TRY_STATUS(round_few(dtype, draw, &results));
+    if (draw != 0 && computes(call))
+      ASSAY_TRY_STATUS(round_what_may_be_wide(call, dtype, draw, &results));
     return results;
   }
   if (attention && !results.empty() && attention->view.shape == results[0].view.shape)

@@ -190,7 +190,7 @@ class Builder {
   /// counts.
   void consider_leaf(const std::string& name, size_t index) {
     const TensorRecord& record = run_.records[index];
-    if (!record.bytes && !record.stats) return;
+    if (!record.bytes && !record.stats && !record.digest) return;
     const auto [found, is_new] = program_.leaves.try_emplace(name, index);
     if (is_new) return;
     const auto rank_of = [&](size_t i) {

@@ -108,6 +108,8 @@ struct Program {
   const Engine* engine = nullptr;  // that made the run; null: its operators are PyTorch's
   CaptureLevel level = CaptureLevel::Nothing;
   bool has_bytes = false;           // full data
+  /// A program of which most parameters have no bytes: it can be read, and not run.
+  bool lacks_leaves = false;
   std::vector<Operator> operators;  // by rank, then time
   std::vector<ModuleCall> calls;    // by rank, then end
   pair::LeafRecords leaves;         // each with its bytes, or statistics

@@ -12,10 +12,31 @@ bool has_bytes(const Program& program, const std::vector<Use>& uses) {
       uses, [&](const Use& use) { return program.run->records[use.record].bytes.has_value(); });
 }
 
-bool has_operators(const Program& program) {
-  return std::ranges::any_of(program.operators, [&](const Operator& one) {
-    return has_bytes(program, one.inputs) && has_bytes(program, one.outputs);
+/// A fingerprint's program is one although most of its values are not there: types and shapes are.
+bool is_described(const Program& program, const std::vector<Use>& uses) {
+  return std::ranges::any_of(uses, [&](const Use& use) {
+    const run::TensorRecord& record = program.run->records[use.record];
+    return record.dtype && record.shape;
   });
+}
+
+bool has_operators(const Program& program) {
+  const auto is_there = program.run->has(run::Trait::WithoutValues) ? is_described : has_bytes;
+  return std::ranges::any_of(program.operators, [&](const Operator& one) {
+    return is_there(program, one.inputs) && is_there(program, one.outputs);
+  });
+}
+
+/// Most of the parameters that operators read have no bytes.
+bool lacks_leaves(const Program& program) {
+  std::set<std::string_view> there, missing;
+  for (const Operator& one : program.operators) {
+    for (const Use& use : one.inputs) {
+      if (use.leaf.empty() || use.producer != kNone) continue;
+      (program.run->records[use.record].bytes ? there : missing).insert(use.leaf);
+    }
+  }
+  return missing.size() > there.size();
 }
 
 /// Names of modules without children as the host declared them, so that a list of plain linear
@@ -79,6 +100,7 @@ void classify(Program* program) {
       std::ranges::any_of(program->run->records,
                           [](const run::TensorRecord& record) { return record.bytes.has_value(); });
   program->level = level_of(*program);
+  program->lacks_leaves = program->run->has(run::Trait::WithoutValues) && lacks_leaves(*program);
 }
 
 }  // namespace assay::locate

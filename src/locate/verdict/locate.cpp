@@ -53,7 +53,9 @@ class Locator {
     if (options_.own_error) {
       ASSAY_TRY(own_, find_own_errors(mine_, "own errors of mine", false));
       // Golden's values decide nothing about mine: large products may be judged by sums.
-      ASSAY_TRY(golden_own_, find_own_errors(golden_, "own errors of golden", true));
+      if (!golden_.run->has(run::Trait::WithoutValues)) {
+        ASSAY_TRY(golden_own_, find_own_errors(golden_, "own errors of golden", true));
+      }
     }
     pairing_ = pair_programs(golden_, mine_);
     inputs_ = find_input_difference(golden_, mine_, pairing_);
@@ -125,7 +127,7 @@ class Locator {
       options.interrupted = options_.interrupted;
       ASSAY_TRY(leaves_, judge_leaf_modules(mine_, options));
     }
-    const bool has_program = golden_.level == CaptureLevel::Operators;
+    const bool has_program = golden_.level == CaptureLevel::Operators && !golden_.lacks_leaves;
     if (options_.floors != nullptr && !walk_ && !(own_ && has_program)) {
       ASSAY_TRY(floors_, judge_by_floors(*golden_.run, *mine_.run, *options_.floors,
                                          {.jobs = options_.jobs,
@@ -139,7 +141,8 @@ class Locator {
   // differ, and before it is called clean: casts, and storages that nobody was seen to write, show
   // in no operator's own error.
   bool needs_walk() const {
-    if (golden_.level != CaptureLevel::Operators || mine_.calls.empty() || !mine_.has_bytes)
+    if (golden_.level != CaptureLevel::Operators || golden_.lacks_leaves || mine_.calls.empty() ||
+        !mine_.has_bytes)
       return false;
     if (mine_.level != CaptureLevel::Operators || is_judged_by_modules()) return true;
     if (inputs_ && inputs_->shape_differs) return false;

@@ -32,6 +32,14 @@ std::string floor_command(const run::Run& golden, const run::Run& mine) {
          " --floor-run GOLDEN:MINE for each of 5 healthy prompts";
 }
 
+// Weights with the digests of the fingerprint would let its program be replayed.
+bool wants_weights(const run::Run& golden) {
+  return golden.has(Trait::WithoutValues) && !golden.operations.empty() &&
+         std::ranges::any_of(golden.records, [](const run::TensorRecord& record) {
+           return !record.leaf.empty() && !record.bytes;
+         });
+}
+
 // The module and what is inside it.
 std::string suspects(const Verdict& verdict) {
   const std::string& module = verdict.candidates.front().module;
@@ -72,6 +80,9 @@ std::string next_command(const Verdict& verdict, const run::Run& golden, const r
     return dump_command(mine, "mine-operators", suspects(verdict));
   }
   if (verdict.outcome == VerdictOutcome::Clean) return {};
+  if (wants_weights(golden) && would_operators_tell(verdict))
+    return "assay locate " + shell_quote(golden.path) + " " + shell_quote(mine.path) +
+           " --golden-weights CHECKPOINT";
   if (!golden_has_program) {
     if (is_other_framework(golden))
       return verdict.floor == Floor::Measured ? std::string() : floor_command(golden, mine);

@@ -210,8 +210,13 @@ class Obligations {
   }
 
   [[nodiscard]] std::string no_program() const {
-    if (verdict_.level != JudgedBy::Operators || stages_.golden->level == CaptureLevel::Operators)
-      return {};
+    if (verdict_.level != JudgedBy::Operators) return {};
+    if (stages_.golden->run != nullptr && stages_.golden->run->has(run::Trait::WithoutValues) &&
+        stages_.walk == nullptr)
+      return "all " + std::to_string(verdict_.coverage.judged) +
+             " judged operators of mine are exact to rounding, but the weights of golden's "
+             "fingerprint are not at hand, so its program was not replayed";
+    if (stages_.golden->level == CaptureLevel::Operators) return {};
     return "all " + std::to_string(verdict_.coverage.judged) +
            " judged operators of mine are exact to rounding, but whether they are the right "
            "ones, in the right order, only a golden with operators can tell";
@@ -276,6 +281,9 @@ class Obligations {
                          " holds no module calls and no operators with a reference (" +
                          std::string(run::layout_name(program->run->layout)) + ")";
     }
+    if (stages_.golden->lacks_leaves && stages_.mine->has_bytes)
+      return "golden is a fingerprint whose weights are not at hand, neither in mine nor in a "
+             "checkpoint (--golden-weights), and how far healthy runs differ was not measured";
     const bool program = stages_.golden->level == CaptureLevel::Operators;
     return std::string(program ? "mine holds statistics only"
                                : "golden was captured without operators") +

@@ -365,7 +365,9 @@ std::vector<std::string> token_lines(const Verdict& verdict) {
                   "%.3g, largest %.3g",
                   tokens.kl_mean, tokens.kl_max, tokens.kl_mean_without_ties,
                   tokens.kl_max_without_ties);
-    lines.emplace_back(numbers);
+    lines.emplace_back(std::isnan(tokens.kl_mean)
+                           ? "KL is not known: of golden only the largest logits are"
+                           : numbers);
   }
   if (tokens.padding > 0)
     lines.push_back(counted(static_cast<uint64_t>(tokens.padding), "position") +
@@ -374,9 +376,9 @@ std::vector<std::string> token_lines(const Verdict& verdict) {
     lines.push_back(counted(static_cast<uint64_t>(tokens.not_finite), "position") +
                     " with NaN or infinity left out");
   if (tokens.other_inputs_from >= 0)
-    lines.push_back("not teacher-forced: from step " + std::to_string(tokens.other_inputs_from) +
-                    " on mine was given other tokens than golden, so what they choose there is not "
-                    "compared");
+    lines.push_back("from step " + std::to_string(tokens.other_inputs_from) +
+                    " on mine was given other inputs than golden (not teacher-forced, or another "
+                    "prompt), so what they choose there is not compared");
   return lines;
 }
 

@@ -2,7 +2,6 @@
 #include "locate/verdict/token_choices.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -14,7 +13,7 @@
 #include "pair/places.hpp"
 #include "pair/ranks.hpp"
 #include "reference/wide.hpp"
-#include "run/common_names.hpp"
+#include "run/logits.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -24,17 +23,9 @@ using run::TensorRecord;
 
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 
-/// How surely a record holds logits: 2 the model's output of that name, 1 the output of its head, 0
-/// no.
-int logits_rank(const run::Run& run, const TensorRecord& record) {
-  if (!pair::is_operand(record) || record.role != run::Role::Output || !record.bytes) return 0;
-  const std::string path = run::module_path(run, record.node);
-  if (path.empty()) return record.slot == "logits" ? 2 : 0;
-  constexpr std::array<std::string_view, 4> kHeads = {"lm_head", "embed_out", "output_layer",
-                                                      "lm_head_linear"};
-  const std::string_view last = std::string_view(path).substr(
-      path.find_last_of("./") == std::string::npos ? 0 : path.find_last_of("./") + 1);
-  return std::ranges::find(kHeads, last) != kHeads.end() ? 1 : 0;
+/// 0 as well where nothing of them is known.
+int known_logits(const run::Run& run, const TensorRecord& record) {
+  return record.bytes || record.choices ? run::logits_rank(run, record) : 0;
 }
 
 /// The logits of every step of one rank: the surest record, of those the last call.
@@ -43,10 +34,10 @@ LogitsRecords logits_of(const run::Run& run) {
   LogitsRecords logits;
   const int first = pair::first_rank(run);
   for (const TensorRecord& record : run.records) {
-    const int rank = logits_rank(run, record);
+    const int rank = known_logits(run, record);
     if (rank == 0 || record.rank != first || record.step < 0) continue;
     const auto [found, is_new] = logits.try_emplace(record.step, &record);
-    if (!is_new && rank >= logits_rank(run, *found->second)) found->second = &record;
+    if (!is_new && rank >= known_logits(run, *found->second)) found->second = &record;
   }
   return logits;
 }
@@ -110,6 +101,10 @@ class TokenComparison {
 
  private:
   void compare_records(const TensorRecord& golden, const TensorRecord& mine) {
+    if (golden.choices && golden.dtype) {
+      compare_choices(golden, mine);
+      return;
+    }
     const std::optional<Logits> g = load_logits(golden_, golden);
     const std::optional<Logits> m = load_logits(mine_, mine);
     if (!g || !m || g->sequences != m->sequences || g->tokens != m->tokens) return;
@@ -133,6 +128,44 @@ class TokenComparison {
         add(std::move(choice), std::exchange(is_last, false), g->tokens);
       }
     }
+  }
+
+  /// Of golden the largest logits of the last positions are known. Noise is that of these tokens;
+  /// what it is of all, and the divergence, cannot be told.
+  void compare_choices(const TensorRecord& golden, const TensorRecord& mine) {
+    const std::optional<Logits> m = load_logits(mine_, mine);
+    if (!m || std::cmp_not_equal(golden.choices->rows.size(), m->sequences) ||
+        golden.choices->vocabulary != m->tokens)
+      return;
+    const Padding padding(golden_, step_);
+    std::vector<double> all;
+    for (int64_t sequence = 0; sequence < m->sequences; ++sequence) {
+      if (padding.holds(sequence, 1) || !m->has(sequence, m->positions - 1)) continue;
+      m->read(sequence, m->positions - 1, &all);
+      std::vector<run::Choice> known = golden.choices->rows[static_cast<size_t>(sequence)];
+      add_choice_of(all, &known);
+      TokenRow theirs{{}, measure::Rounding(*golden.dtype)};
+      TokenRow ours{{}, measure::Rounding(m->tensor.view.dtype)};
+      for (const run::Choice& one : known) {
+        theirs.logits.push_back(one.logit);
+        ours.logits.push_back(all[static_cast<size_t>(one.token)]);
+      }
+      TokenChoice choice = compare_token_rows(theirs, ours);
+      choice.golden_token = known[static_cast<size_t>(choice.golden_token)].token;
+      choice.mine_token = known[static_cast<size_t>(choice.mine_token)].token;
+      choice.divergence = NAN;
+      choice.step = step_;
+      choice.sequence = sequence;
+      choice.position = m->positions - 1;
+      add(std::move(choice), /*is_last=*/true, m->tokens);
+    }
+  }
+
+  /// What mine chooses, when golden's logit of it is not known: it is no larger than the others.
+  static void add_choice_of(const std::vector<double>& mine, std::vector<run::Choice>* known) {
+    const int64_t token = std::ranges::max_element(mine) - mine.begin();
+    if (std::ranges::find(*known, token, &run::Choice::token) == known->end())
+      known->push_back({token, known->back().logit});
   }
 
   void add(TokenChoice choice, bool is_last, int64_t tokens) {

@@ -46,6 +46,53 @@ TEST(TokenChoices, FirstIsTheFirstStepWithAnotherLargestLogit) {
   EXPECT_NEAR(found.largest_near_tie, 3 / std::sqrt(8. / 3), 1e-6);
 }
 
+/// Golden has no bytes, and the largest logits of its last position only.
+void leave_choices(TestRun& golden, int64_t vocabulary, std::vector<run::Choice> row) {
+  run::TensorRecord& record = golden.run().records.back();
+  record.bytes.reset();
+  record.choices =
+      std::make_shared<const run::TopChoices>(run::TopChoices{vocabulary, {std::move(row)}});
+}
+
+TEST(TokenChoices, OfGoldensLargestLogitsAreThoseOfItsLastPosition) {
+  TestRun golden;
+  add_step(golden, 0, {1, 5, 2});
+  leave_choices(golden, 3, {{1, 5}, {2, 2}, {0, 1}});
+  TestRun mine;
+  add_step(mine, 0, {1, 3, 4});
+  const TokenChoices found = choices_of(golden, mine);
+  EXPECT_EQ(found.positions, 1);
+  EXPECT_EQ(found.near_ties, 1);
+  EXPECT_EQ(found.first.golden_token, 1);
+  EXPECT_EQ(found.first.mine_token, 2);
+  EXPECT_EQ(found.first.position, 1);
+  EXPECT_DOUBLE_EQ(found.first.margin, 3);
+  EXPECT_DOUBLE_EQ(found.first.difference, 2);
+  EXPECT_NEAR(found.first.noise, std::sqrt(8. / 3), 1e-6);  // as with all values, above
+  EXPECT_TRUE(std::isnan(found.kl_mean));
+}
+
+TEST(TokenChoices, ATokenBeyondGoldensLargestIsAsFarBehindAsTheSmallestOfThese) {
+  TestRun golden;
+  add_step(golden, 0, {1, 5, 2});
+  leave_choices(golden, 3, {{1, 5}, {2, 2}});
+  TestRun mine;
+  add_step(mine, 0, {9, 5, 2});
+  const TokenChoices found = choices_of(golden, mine);
+  EXPECT_EQ(found.first.mine_token, 0);
+  EXPECT_DOUBLE_EQ(found.first.gap, 3);         // 5 - 2: golden's is 2 at most
+  EXPECT_DOUBLE_EQ(found.first.difference, 7);  // 9 - 2
+}
+
+TEST(TokenChoices, OfAnotherVocabularyAreNotCompared) {
+  TestRun golden;
+  add_step(golden, 0, {1, 5, 2});
+  leave_choices(golden, 4, {{1, 5}, {3, 2}});
+  TestRun mine;
+  add_step(mine, 0, {9, 5, 2});
+  EXPECT_EQ(choices_of(golden, mine).positions, 0);
+}
+
 TEST(TokenChoices, KlIsThatOfBothDistributionsWithAndWithoutTies) {
   const auto softmax = [](const std::vector<double>& x) {
     double sum = 0;

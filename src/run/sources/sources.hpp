@@ -15,12 +15,13 @@ namespace assay::run::sources {
 /// numbers them.
 using Attempt = std::optional<Result<Run>>;
 
-[[nodiscard]] Attempt read_file(const std::string& path);        // one tensor file
-[[nodiscard]] Attempt read_native(const std::string& path);      // docs/formats/native.md
-[[nodiscard]] Attempt read_torch_tree(const std::string& path);  // docs/formats/torch-tree.md
-[[nodiscard]] Attempt read_atb_tree(const std::string& path);    // docs/formats/atb-tree.md
-[[nodiscard]] Attempt read_ge_tree(const std::string& path);     // docs/formats/ge-tree.md
-[[nodiscard]] Attempt read_fx_tree(const std::string& path);     // docs/formats/fx-tree.md
+[[nodiscard]] Attempt read_file(const std::string& path);         // one tensor file
+[[nodiscard]] Attempt read_fingerprint(const std::string& path);  // docs/formats/fingerprint.md
+[[nodiscard]] Attempt read_native(const std::string& path);       // docs/formats/native.md
+[[nodiscard]] Attempt read_torch_tree(const std::string& path);   // docs/formats/torch-tree.md
+[[nodiscard]] Attempt read_atb_tree(const std::string& path);     // docs/formats/atb-tree.md
+[[nodiscard]] Attempt read_ge_tree(const std::string& path);      // docs/formats/ge-tree.md
+[[nodiscard]] Attempt read_fx_tree(const std::string& path);      // docs/formats/fx-tree.md
 [[nodiscard]] Attempt read_captured_graph(
     const std::string& path);                                 // docs/formats/captured-graph.md
 [[nodiscard]] Attempt read_msprobe(const std::string& path);  // docs/formats/msprobe.md

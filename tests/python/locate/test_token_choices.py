@@ -69,7 +69,7 @@ def rows_of(logits: list[Any]) -> tuple[Any, Any]:
 
 def test_choices_margins_and_noise_are_those_of_torch(case: tuple[Any, list[Any], list[Any]]) -> None:
     verdict, golden, mine = case
-    tokens = verdict.to_dict()["tokens"]
+    tokens = verdict.tokens
     assert verdict.outcome == "clean", str(verdict)
     g, places = rows_of(golden)
     m, _ = rows_of(mine)
@@ -96,7 +96,7 @@ def test_choices_margins_and_noise_are_those_of_torch(case: tuple[Any, list[Any]
 
 def test_divergence_is_that_of_torch(case: tuple[Any, list[Any], list[Any]]) -> None:
     verdict, golden, mine = case
-    tokens = verdict.to_dict()["tokens"]
+    tokens = verdict.tokens
     g, _ = rows_of(golden)
     m, _ = rows_of(mine)
     kl = torch.nn.functional.kl_div(m.log_softmax(-1), g.log_softmax(-1), reduction="none", log_target=True).sum(-1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from bench.faults import twins
+from bench.faults import criteria, twins
 
 
 @pytest.fixture(scope="module")
@@ -46,4 +46,4 @@ def test_a_planted_fault_is_red_at_its_place(laboratory):
     assert gate.outcome == "first_wrong"
     assert gate.at_first_place, gate.sentence
     # The tests of engines look at logits: some of them are satisfied by this one, or by no healthy port either.
-    assert set(gate.satisfied) == set(twins.CRITERIA)
+    assert set(gate.satisfied) == set(criteria.NAMES)

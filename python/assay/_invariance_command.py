@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `assay invariance -- CMD` runs: the program once a scenario, captured by `assay dump`, then the comparison.
+
+    python -m assay._invariance_command COMMAND OPTIONS -- CMD ARGS ...
+
+COMMAND is the native command, OPTIONS one JSON object, as src/cli/dump/cmd_invariance.cpp writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from assay import invariance
+from assay.errors import Error
+
+SAME, DIFFERS, CANNOT_JUDGE, INTERRUPTED = 0, 1, 125, 130
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class ProgramFailed(Exception):
+    """The program under test ended otherwise than well: nothing can be judged."""
+
+
+def _environment(scenario: invariance.Scenario, file: Path) -> dict[str, str]:
+    threads = {name: str(scenario.threads) for name in _THREADS} if scenario.threads else {}
+    return {**os.environ, "ASSAY_SCENARIO": str(file), **threads}
+
+
+def _capture(command: str, scenario: invariance.Scenario, folder: Path, program: Sequence[str], host: str) -> None:
+    """Runs the program on one scenario; what it prints goes to standard error."""
+    target = folder / scenario.name
+    file = folder / f"{scenario.name}.json"
+    scenario.write(file)
+    words = ["dump", "-o", str(target), "--host", host, "--level", "operator", "--digest", "--steps", "all"]
+    done = subprocess.run(
+        [command, *words, "--log-level", "warning", "--", *program],
+        env=_environment(scenario, file),
+        stdout=sys.stderr.fileno(),
+        check=False,
+    )
+    if done.returncode == INTERRUPTED:
+        raise KeyboardInterrupt
+    if done.returncode != 0:
+        raise ProgramFailed(f"the program ended with status {done.returncode} in the scenario {scenario.name}")
+    if not (target / "manifest.json").exists():
+        raise ProgramFailed(f"nothing was captured of the program in the scenario {scenario.name}")
+
+
+def run(command: str, options: dict[str, Any], program: Sequence[str]) -> int:
+    """Runs all scenarios and prints what came of them; returns the exit status."""
+    wanted = invariance.scenarios(
+        **{name: options[name] for name in ("vocabulary", "length", "batch", "decode", "seed")}
+    )
+    again = f"assay invariance -- {shlex.join(program)}"
+    folder = Path(options["output"])
+    for scenario in wanted:
+        _capture(command, scenario, folder, program, options["host"])
+    found = invariance.judge(
+        folder, wanted, again.replace("invariance", f"invariance --batch {options['batch'] * 2}", 1)
+    )
+    fields = found.to_dict()
+    if found.leaks and options["kept"]:
+        fields["next"] = shlex.join(["assay", "show", str(folder / "neighbours-a"), found.leaks[0]["node"]])
+        found = invariance.Invariance(fields)
+    elif found.leaks:
+        fields["next"] = again.replace("invariance", "invariance -o runs", 1)
+        found = invariance.Invariance(fields)
+    print(json.dumps(fields, indent=2) if options["json"] else str(found), end="\n" if options["json"] else "")
+    is_wrong = not found or (options["require_invariant"] and found.not_invariant)
+    return DIFFERS if is_wrong else SAME
+
+
+def main() -> int:
+    """Returns 0 no leak, 1 leaks, 125 the program failed or nothing was captured, 2 wrong options, 130 interrupted."""
+    command, options, _, *program = sys.argv[1:]
+    try:
+        return run(command, json.loads(options), program)
+    except KeyboardInterrupt:
+        print("interrupted: not all scenarios were run", file=sys.stderr)
+        return INTERRUPTED
+    except ProgramFailed as failure:
+        print(f"cannot judge: {failure}\nnext: assay dump -o dump -- {shlex.join(program)}")
+        return CANNOT_JUDGE
+    except Error as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if error.code == "Usage" else CANNOT_JUDGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
