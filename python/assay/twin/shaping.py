@@ -158,6 +158,8 @@ class _Calibration:
         self._model(input_ids=ids)
 
     def _attends(self, path: str) -> bool:
+        if not hasattr(self._config(), "num_attention_heads"):
+            return False  # RWKV has keys, but no attention
         last = path.rpartition(".")[2]
         return last in _QUERIES or last in _KEYS or last in _FUSED
 
