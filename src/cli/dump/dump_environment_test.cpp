@@ -87,12 +87,14 @@ TEST(DumpEnvironment, ThePyTorchSideGetsTheSameChoice) {
   request.range = "0,0,2,4";
   request.modules = {"model.*.mlp"};
   request.operators = true;
+  request.digest = true;
   request.weights = true;
   EXPECT_EQ(variables(request)["ASSAY_TORCH_DUMP"],
             "{\"output\":\"/"
             "d\",\"layout\":\"native\",\"level\":\"operator\",\"weights\":true,\"steps\":\"0,2-4\","
             "\"modules\":[\"model.*.mlp\"],"
-            "\"statistics\":false,\"full\":true,\"report_dir\":\"/d/4711\",\"seed\":null}");
+            "\"statistics\":false,\"full\":true,\"digest\":true,\"report_dir\":\"/d/"
+            "4711\",\"seed\":null}");
 }
 
 TEST(DumpEnvironment, WithoutLibrariesNothingIsPreloaded) {
@@ -112,6 +114,7 @@ TEST(DumpEnvironment, TheGgmlProbeStandsBehindTheOtherAndGetsItsRequest) {
   request.exclude = {"ffn_up-*"};
   request.operation_names = "MUL_MAT,rope";
   request.tensor_part = 1;
+  request.digest = true;
   request.weights = true;
   std::map<std::string, std::optional<std::string>> got;
   for (const auto& [name, value] : dump_environment(
@@ -121,7 +124,7 @@ TEST(DumpEnvironment, TheGgmlProbeStandsBehindTheOtherAndGetsItsRequest) {
   EXPECT_EQ(
       got["ASSAY_GGML_DUMP"],
       R"({"output":"/d","steps":"0,0,2,4","first_only":false,"names":["ffn_*"],"exclude":["ffn_up-*"],"types":["mul_mat","rope"],)"
-      R"("full":true,"statistics":false,"inputs":false,"outputs":true,"weights":true,"caches":false,)"
+      R"("full":true,"statistics":false,"digest":true,"inputs":false,"outputs":true,"weights":true,"caches":false,)"
       R"("report_dir":"/d/4711","config":"",)"
       R"("queue_bytes":67108864,"drop_when_full":false,"sync":false})");
 }
