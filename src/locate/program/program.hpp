@@ -107,7 +107,7 @@ struct Program {
   const run::Run* run = nullptr;   // outlives the program
   const Engine* engine = nullptr;  // that made the run; null: its operators are PyTorch's
   CaptureLevel level = CaptureLevel::Nothing;
-  bool has_bytes = false;           // full data
+  bool has_bytes = false;  // full data
   /// A program of which most parameters have no bytes: it can be read, and not run.
   bool lacks_leaves = false;
   std::vector<Operator> operators;  // by rank, then time
