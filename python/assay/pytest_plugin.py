@@ -64,8 +64,8 @@ class Numerics:
             inputs: what both are called with.
             kept: golden, too, is kept: it runs with ``--assay-update`` only.
             name: of the kept golden run, instead of the test's.
-            options: as of `assay.assert_same`: ``level``, ``seed``, ``golden_weights`` (a checkpoint with the weights of
-                a kept golden run, where mine has them in another type), ``floor``, ``map``, ``token_map``, ``jobs``.
+            options: as of `assay.assert_same`: ``level``, ``seed``, ``floor``, ``map``, ``token_map``, ``jobs``, and
+                ``golden_weights``, a checkpoint with the weights of a kept golden run, where mine has another type.
 
         Returns:
             The verdict (`assay.Verdict`); None when golden was written.
