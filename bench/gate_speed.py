@@ -121,7 +121,7 @@ def row_of(command: Command, floor: tuple[float, float]) -> Row:
 
 
 def phases_of(outcome: dict[str, Any]) -> str:
-    """ "golden, operators 4.1 s, mine, modules 3.9 s, verdict 0.8 s"."""
+    """ "golden, operators 4.1 s, mine, operators 3.9 s, verdict 0.8 s"."""
     return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in outcome["gate"]["seconds"].items())
 
 
@@ -183,8 +183,7 @@ def run(build: Path, quick: bool, given: Optional[str]) -> Section:
     section.notes += [
         f"A shaped twin of {LAYERS} layers of Llama, prompts from position 0, 300 and 16 000 on and with padding; "
         "golden in float32, mine in bfloat16. Floor: golden's and mine's programs alone, one after the other, each "
-        "with its imports. The gate captures golden with operators and mine with modules, and a wrong mine once more "
-        "with operators.",
+        "with its imports. The gate captures both with their operators.",
         "Rival: the logits that the same two programs saved, and `torch.allclose` with rtol and atol of 1e-2; its time "
         "is without the two programs. Whole commands from fork to exit, order alternated at random, medians.",
     ]

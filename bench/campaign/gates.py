@@ -57,8 +57,7 @@ class HealthyGates(_OfTwins):
     title = "Gates on healthy ports of twins"
     about: tuple[str, ...] = (
         "Each case is a twin (`assay twin`) of an architecture's default configuration and a healthy port of it, "
-        "judged as `assay gate` does: by what its modules returned, and by its operators where that does not end with "
-        "`clean`. *Red* is a false alarm.",
+        "judged by its operators, as `assay gate` does. *Red* is a false alarm.",
         "Beside it what tests of engines ask of the logits today: in how many cases each criterion is not satisfied. "
         "Where shapes differ (a batch, chunks) or an engine answers, there are no such logits.",
     )

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gates on twins: healthy ports and planted faults, judged as `assay gate` does, beside what engines' tests ask today.
 
-A twin is made of the default configuration of an architecture, as large as its makers meant it (assay.twin). Golden is
-captured with its operators; mine is judged by what its modules received and returned, and by its operators where that
-does not end with `clean`.
+A twin is made of the default configuration of an architecture, as large as its makers meant it (assay.twin). Both sides
+are captured with their operators.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class Gate:
 
     Attributes:
         outcome: of the verdict: "clean", "first_wrong", "cannot_judge"; "not planted" when the fault changes no bit.
-        level: the verdict's: "M" module outputs, "O" operators.
+        level: the verdict's: "O" operators, "L" between modules.
         satisfied: what each criterion says of the logits; empty where there are none.
         place: of the planted fault.
     """
@@ -223,16 +222,11 @@ class Twins:
         return _gate(verdict)
 
     def _judged(self, golden: Path, mine: Path, logits: Optional[torch.Tensor]) -> Gate:
-        """As the gate: by modules, and by operators unless that is clean."""
-        modules = captures.thinned(mine, "M", mine.with_name(mine.name + "-M"), "")
-        coarse = assay.locate(golden, modules)
-        verdict = coarse if coarse.outcome == "clean" else assay.locate(golden, mine)
-        # Operators that show no fault of their own do not undo what the modules showed.
-        gate = _gate(coarse if coarse.outcome == "first_wrong" and verdict.outcome != "first_wrong" else verdict)
+        """As the gate does, by operators."""
+        gate = _gate(assay.locate(golden, mine))
         right = self._golden[golden]
         if logits is not None and logits.shape == right.shape:
             gate.satisfied = {name: satisfied(right, logits) for name, satisfied in CRITERIA.items()}
-        shutil.rmtree(modules)
         shutil.rmtree(mine)
         return gate
 

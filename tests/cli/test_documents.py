@@ -317,6 +317,8 @@ def names_of(code: str) -> list[tuple[str, str]]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("assay", "msit_llm"):
             names += [(node.module or "", alias.name) for alias in node.names]
             modules |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        if isinstance(node, ast.FunctionDef) and any(argument.arg == "assay" for argument in node.args.args):
+            modules.pop("assay")  # the fixture of the plug-in of pytest
         if isinstance(node, ast.Import):
             names += [(alias.name, "") for alias in node.names if alias.name.startswith("assay")]
     for node in ast.walk(ast.parse(code)):

@@ -126,18 +126,27 @@ def sentence_of(text: str) -> str:
 def test_clean_is_one_sentence_and_leaves_nothing(programs, golden, temporary):
     done = gate(programs, golden, "--mine", command("healthy"))
     assert done.returncode == 0, done
-    assert sentence_of(done.stdout).startswith("clean: 16 captured values of mine are golden's function"), done.stdout
+    assert sentence_of(done.stdout).startswith("clean: all "), done.stdout
+    assert "operators are exact to rounding" in sentence_of(done.stdout)
     assert next_of(done.stdout) == shlex.join(["assay", "gate", str(golden), "--mine", command("healthy")]) + " --why"
     assert left_in(temporary) == []
     # What the programs print is not our result.
     assert "on standard output healthy" in done.stderr
     assert "on standard error healthy" in done.stderr
     phases = [line.split(": ")[1] for line in done.stderr.splitlines() if line.startswith("gate: ")]
+    assert phases == ["mine, operators", "verdict"]
+
+
+def test_modules_alone_are_enough_on_request(programs, golden):
+    done = gate(programs, golden, "--mine", command("healthy"), "--level", "module")
+    assert done.returncode == 0, done
+    assert sentence_of(done.stdout).startswith("clean: 16 captured values of mine are golden's function"), done.stdout
+    phases = [line.split(": ")[1] for line in done.stderr.splitlines() if line.startswith("gate: ")]
     assert phases == ["mine, modules", "verdict"]
 
 
-def test_wrong_is_captured_again_with_operators_and_kept(programs, golden, temporary):
-    done = gate(programs, golden, "--mine", command("wrong"))
+def test_a_wrong_module_is_captured_again_with_operators_and_kept(programs, golden, temporary):
+    done = gate(programs, golden, "--mine", command("wrong"), "--level", "module")
     assert done.returncode == 1, done
     assert sentence_of(done.stdout).startswith("first bad: norm (Norm: aten.mul.Tensor, step 0): weight differs")
     (folder,) = left_in(temporary)
@@ -182,7 +191,7 @@ CANNOT = {
 @pytest.mark.parametrize("kind", CANNOT)
 def test_what_cannot_be_judged_is_125(programs, golden, temporary, kind):
     sentence, following = CANNOT[kind]
-    done = gate(programs, golden, "--mine", command(kind))
+    done = gate(programs, golden, "--mine", command(kind), "--level", "module")
     assert done.returncode == 125, done
     assert sentence_of(done.stdout).startswith("cannot judge: ")
     assert sentence in sentence_of(done.stdout)
@@ -451,7 +460,7 @@ def test_modules_are_enough_for_positions_far_away(programs, temporary):
     """In bfloat16 an angle of 16 000 is off by up to 32: only golden's own buffers tell that mine did not do that."""
     (programs / "far.py").write_text(FAR)
     words = [f"{sys.executable} far.py {side}" for side in ("golden", "mine")]
-    done = gate(programs, "--golden", words[0], "--mine", words[1])
+    done = gate(programs, "--golden", words[0], "--mine", words[1], "--level", "module")
     assert done.returncode == 0, done
     assert "mine, operators" not in done.stderr
 
@@ -469,7 +478,7 @@ def test_golden_of_a_twin_needs_no_command(tmp_path, temporary, monkeypatch):
     done = run("gate", twin, "--mine", mine, "--format", "json")
     outcome = json.loads(done.stdout)
     assert (done.returncode, outcome["outcome"]) == (0, "clean"), outcome["sentence"]
-    assert list(outcome["gate"]["seconds"]) == ["golden, operators", "mine, modules", "verdict"]
+    assert list(outcome["gate"]["seconds"]) == ["golden, operators", "mine, operators", "verdict"]
     tokens = outcome["tokens"]
     assert tokens["positions"] > 50
     assert tokens["padding"] > 0

@@ -130,15 +130,20 @@ def _shaped(model: Any, request: Request) -> dict[str, Any]:
 
 
 def _large(model: Any, asked: list[prompt_set.Prompt], run: Any) -> Optional[extremes.Large]:
-    """An activation near the limit of float16, less near where float16 itself would pass it."""
+    """An activation near the limit of float16, less near where float16 itself would pass it; None, and the model as it
+    was, where it passes it all the same."""
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     largest = extremes.LARGE
     for _ in range(4):
         large = extremes.reach_float16(model, run, largest)
         if large is None:
             return None
         peak, _, finite = measure.largest_activation(model, "float16", asked)
-        if finite and peak < ROOM * LARGEST_FLOAT16:
+        if finite and peak < ROOM * LARGEST_FLOAT16 and not measure.overflows(model, asked):
             return large
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(before[name])
         largest /= 2
     return None
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any, Optional
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.twin import places, prompt_set
 
@@ -70,6 +71,31 @@ def attention(eager: Any, prompt: prompt_set.Prompt) -> Optional[dict[str, float
         "heads_on_first_token": round(float((to_first > 0.5).float().mean()), 3),
         "saturated_heads": round(float((sharpest > 0.9).float().mean()), 3),
     }
+
+
+class _Infinities(TorchDispatchMode):
+    """Notes whether an operator makes a positive infinity of float16; negative ones are those of masks."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.float16:
+                self.found = self.found or bool(torch.isposinf(tensor).any())
+        return result
+
+
+def overflows(model: Any, wanted: list[prompt_set.Prompt]) -> bool:
+    """Whether an operator inside a module passes the limit of float16, as a cube in front of a tanh that hides it."""
+    half = copy.deepcopy(model).to(torch.float16)
+    seen = _Infinities()
+    with seen:
+        for prompt in wanted:
+            prompt_set.run(half, prompt)
+    return seen.found
 
 
 def largest_activation(model: Any, kind: str, wanted: list[prompt_set.Prompt]) -> tuple[float, str, bool]:

@@ -76,7 +76,7 @@ void add_gate_rows(Command& command, GateOptions& options) {
   command.add("--mine COMMAND", "Command line of the program under test", request.mine);
   command.in_group("Capture");
   command.add("--level {module,operator}",
-              "Of mine; default module, with operators only where those are not enough",
+              "Of mine; default operator. module: operators only where modules are not clean",
               chosen(request.operators, {{"module", false}, {"operator", true}}));
   command.add("--output, -o DIR",
               "Keep the captures there; default: a temporary folder that goes when all is clean",

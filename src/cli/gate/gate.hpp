@@ -13,8 +13,9 @@ struct GateRequest {
   std::string first;   // a twin, a run or a fingerprint; empty: both sides are commands
   std::string golden;  // command lines
   std::string mine;
-  std::string output;      // folder of the captures; empty: a temporary one
-  bool operators = false;  // of mine, from the start
+  std::string output;  // folder of the captures; empty: a temporary one
+  /// Of mine: with operators from the start, else only where modules do not end with clean.
+  bool operators = true;
   bool require_capture = false;
   bool show_output = false;
   JudgeRequest judge;
