@@ -214,7 +214,8 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
     head_size = config.get("head_dim") or config["hidden_size"] // heads
 
     writer = gguf.GGUFWriter(out, architecture)
-    writer.add_name(folder.name)
+    # The same for all: bytes must not depend on the folder, and llama.cpp expects the real tokenizer of a "phi3".
+    writer.add_name("twin")
     writer.add_file_type(file_type)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_context_length(config["max_position_embeddings"])

@@ -90,6 +90,20 @@ def test_same_seed_same_bytes_other_seed_others(tiny, tmp_path):
         assert (bytes_of[0] == bytes_of[2]) == (file == "config.json"), file
 
 
+def test_a_gguf_file_does_not_tell_its_folder(tiny, tmp_path):
+    """Its bytes are the same for the same seed, and llama.cpp expects the tokenizer of a real model called "phi3"."""
+    pytest.importorskip("gguf")
+    from assay.twin import gguf_file
+
+    made = []
+    for name in ("phi3", "another"):
+        shutil.copytree(tiny("llama"), tmp_path / name)
+        gguf_file.convert(tmp_path / name, tmp_path / f"{name}.gguf")
+        made.append((tmp_path / f"{name}.gguf").read_bytes())
+    assert made[0] == made[1]
+    assert b"phi3" not in made[0]
+
+
 @pytest.mark.parametrize("kind", FAST)
 def test_a_channel_is_written_early_and_erased_late(kind, tiny):
     written = assay.twin.read(tiny(kind))["shaped"]["written"]
