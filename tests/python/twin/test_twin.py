@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -99,9 +100,8 @@ def test_a_gguf_file_does_not_tell_its_folder(tiny, tmp_path):
     for name in ("phi3", "another"):
         shutil.copytree(tiny("llama"), tmp_path / name)
         gguf_file.convert(tmp_path / name, tmp_path / f"{name}.gguf")
-        made.append((tmp_path / f"{name}.gguf").read_bytes())
+        made.append(hashlib.sha256((tmp_path / f"{name}.gguf").read_bytes()).hexdigest())
     assert made[0] == made[1]
-    assert b"phi3" not in made[0]
 
 
 @pytest.mark.parametrize("kind", FAST)
