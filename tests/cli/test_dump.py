@@ -306,6 +306,7 @@ def test_a_program_without_atb_and_torch_is_told_apart(tmp_path):
     assert done.stderr == (
         "assay: warning: nothing was captured: no process of it called ATB's probe interface, none imported torch, "
         "and none computed a graph through a ggml scheduler\n"
+        "assay: next: assay doctor\n"
     )
     assert list((tmp_path / "out").iterdir()) == []
 

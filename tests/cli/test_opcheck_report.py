@@ -160,8 +160,10 @@ def test_the_terminal_names_the_first_wrong_output(dump: Path, tmp_path: Path) -
     assert "  0_0  RmsNormOperation  outtensor0  FAILED\n" in done.stdout
     assert "1 of 4 elements is off by more than 2^-9 * max(1, |golden|)" in done.stdout
     assert f"report: {path}\n" in done.stdout
-    assert done.stdout.splitlines()[-1] == "wrong: 1 FAILED and 1 ERROR of 4 operations, first 0_0 RmsNormOperation"
-    width = max(len(line) for line in done.stdout.splitlines() if not line.startswith("report: "))
+    *_, sentence, command = done.stdout.splitlines()
+    assert command.startswith("next: assay show ")
+    assert sentence == "wrong: 1 FAILED and 1 ERROR of 4 operations, first 0_0 RmsNormOperation"
+    width = max(len(line) for line in done.stdout.splitlines() if not line.startswith(("report: ", "next: ")))
     assert width <= 80
 
 

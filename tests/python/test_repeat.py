@@ -152,7 +152,7 @@ def test_a_model_that_takes_another_way_is_told(tmp_path):
 
 
 def test_what_cannot_be_repeated_is_refused():
-    with pytest.raises(assay.FormatError, match=r"nothing was captured: .*no nn.Module was called"):
+    with pytest.raises(assay.FormatError, match=r"^nothing was captured: "):
         assay.repeat(lambda: torch.ones(2))
     with pytest.raises(assay.FormatError, match="n must be at least 2"):
         assay.repeat(lambda: None, n=1)
