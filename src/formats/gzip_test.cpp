@@ -19,7 +19,7 @@ TEST(Gzip, ReadsWhatPythonWrote) { EXPECT_EQ(gunzip(abc(), 3).value(), "abc"); }
 
 TEST(Gzip, ReadsWhatItWrote) {
   std::string content;
-  for (int i = 0; i < 100000; ++i) content += std::to_string(i * i);
+  for (int64_t i = 0; i < 100000; ++i) content += std::to_string(i * i);
   const std::string file = gzip(content).value();
   EXPECT_LT(file.size(), content.size());
   EXPECT_EQ(gunzip(as_bytes(file), content.size()).value(), content);
