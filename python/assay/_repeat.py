@@ -6,12 +6,10 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
+from assay._run_folder import run_folder
 from assay.errors import FormatError
 from assay.inject import outermost
 from assay.torch.capture import Models, capture
@@ -96,19 +94,6 @@ class _Repeated:
         return str(folder)
 
 
-@contextmanager
-def _folder(path: Optional[Union[str, Path]]) -> Iterator[Path]:
-    """The folder of the runs; a temporary one goes with them."""
-    if path is not None:
-        yield Path(path)
-        return
-    made = tempfile.mkdtemp(prefix="assay_repeat_")
-    try:
-        yield Path(made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
 def _look_at_values(runs: Any, repeated: _Repeated, first: dict[str, Any], folder: Path, tries: int) -> str:
     """Runs again with the values of the operator until these differ; returns why they are not known."""
     module, step = str(first["module"]), int(first["step"])
@@ -151,7 +136,7 @@ def repeat(
     if n < 2:
         raise FormatError("Usage", f"n must be at least 2, got {n}")
     repeated = _Repeated(fn, model)
-    with _folder(path) as folder:
+    with run_folder(path, "assay_repeat_") as folder:
         runs: Any = None
         for number in range(n):
             target = repeated.run(folder / f"run-{number}")

@@ -17,16 +17,14 @@ import importlib
 import json
 import os
 import random
-import shutil
 import sys
-import tempfile
 import types
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
+from assay._run_folder import run_folder
 from assay.errors import FormatError
 
 __all__ = ["Invariance", "Scenario", "check", "hugging_face", "judge", "load_scenario", "scenarios"]
@@ -203,20 +201,6 @@ def _logits(one: dict[str, Any]) -> str:
     return f"{text}; another token is chosen{', a near tie' if one['near_tie'] else ''}"
 
 
-@contextmanager
-def _folder(path: Optional[Union[str, Path]]) -> Iterator[Path]:
-    """The folder of the runs; a temporary one goes with them."""
-    if path is not None:
-        Path(path).mkdir(parents=True, exist_ok=True)
-        yield Path(path)
-        return
-    made = tempfile.mkdtemp(prefix="assay_invariance_")
-    try:
-        yield Path(made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
 def check(
     run: Callable[[Scenario], Any],
     *,
@@ -243,7 +227,9 @@ def check(
     from assay.inject import outermost
 
     wanted = scenarios(vocabulary=vocabulary, length=length, batch=batch, decode=decode, seed=seed)
-    with _folder(path) as folder:
+    if path is not None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    with run_folder(path, "assay_invariance_") as folder:
         for scenario in wanted:
             target = folder / scenario.name
             with outermost.captured_calls(str(target), "operator", digest=True) as injection:

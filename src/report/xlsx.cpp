@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "formats/zip.hpp"
+#include "report/markup.hpp"
 
 namespace assay::report {
 namespace {
@@ -30,24 +31,8 @@ void append_escaped(std::string_view text, std::string* out) {
   std::string cut;
   if (text.size() > kMaxCellBytes) text = cut = repair_utf8(text.substr(0, kMaxCellBytes));
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        *out += "&amp;";
-        break;
-      case '<':
-        *out += "&lt;";
-        break;
-      case '>':
-        *out += "&gt;";
-        break;
-      case '"':
-        *out += "&quot;";
-        break;
-      default: {
-        const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n';
-        *out += control ? '_' : c;
-      }
-    }
+    const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n';
+    append_markup(control ? '_' : c, out);
   }
 }
 

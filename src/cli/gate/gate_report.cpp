@@ -11,6 +11,7 @@
 #include "cli/answer.hpp"
 #include "cli/command.hpp"
 #include "locate/verdict/sentence.hpp"
+#include "report/markup.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
 
@@ -105,22 +106,7 @@ std::string xml_text(std::string_view text) {
       i += 2;
       continue;
     }
-    switch (clean[i]) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += clean[i];
-    }
+    report::append_markup(clean[i], &out);
   }
   return out;
 }

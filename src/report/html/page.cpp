@@ -14,6 +14,7 @@
 #include "base/text.hpp"
 #include "report/files.hpp"
 #include "report/html/assets.hpp"
+#include "report/markup.hpp"
 
 namespace assay::report::html {
 namespace {
@@ -21,22 +22,7 @@ namespace {
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
+    append_markup(c, &out);
   }
   return out;
 }
