@@ -78,6 +78,7 @@ std::optional<RowsOfTokens> Padding::shown_rows(const Dims& shape) const {
     const int64_t sequence = row / (tokens_ * of_sequence);
     if (!holds(sequence, tokens_ - row % tokens_)) shown.rows.push_back(row);
   }
+  if (shown.rows.empty()) return std::nullopt;
   return shown;
 }
 

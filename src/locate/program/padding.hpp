@@ -31,7 +31,8 @@ class Padding {
   [[nodiscard]] bool holds(int64_t sequence, int64_t from_end) const;
   /// The rows of a value of the step that belong to tokens that are no padding. Axes of tokens are
   /// the second ([sequence, token, ...]), the third ([sequence, head, token, ...]) or the first
-  /// ([all tokens, ...]). Nothing when the step has no padding, or the shape no such axis.
+  /// ([all tokens, ...]). Nothing when the step has no padding, or nothing else, or the
+  /// shape no such axis.
   [[nodiscard]] std::optional<RowsOfTokens> shown_rows(const Dims& shape) const;
 
  private:

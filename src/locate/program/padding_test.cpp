@@ -60,6 +60,13 @@ TEST(Padding, NothingIsLeftOutWithoutPadding) {
   EXPECT_FALSE(Padding(make_program(run.run(), {}), 0).shown_rows(Dims{1, 2, 4}));
 }
 
+TEST(Padding, AMaskThatHidesEverythingExcusesNothing) {
+  test::TestRun run;
+  run.module_input("", "kwargs.input_ids", run.value(DType::Int64, {1, 2}, {1, 2}));
+  run.module_input("", "kwargs.attention_mask", run.value(DType::Int64, {1, 2}, {0, 0}));
+  EXPECT_FALSE(Padding(make_program(run.run(), {}), 0).shown_rows(Dims{1, 2, 4}));
+}
+
 TEST(Padding, OnlyTheMaskOfTheTokensCounts) {
   test::TestRun run;
   run.module_input("", "kwargs.input_ids", run.value(DType::Int64, {1, 2}, {1, 2}));
