@@ -183,6 +183,7 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
     row["slot"] = (step.input ? call.inputs : call.outputs)[step.use].slot;
     row["r"] = step.r;
     row["r_element"] = step.r_element;
+    row["r_column"] = step.r_column;
     row["operators"] = step.operators;
     row["owner"] = step.owner;
     row["reason"] = step.reason;

@@ -26,7 +26,8 @@ using simd::load;
 using simd::store;
 
 constexpr int64_t kLanes = 8;
-constexpr size_t kBuckets = 256;  // of sketches of the noise: the highest eight bits of a hash
+constexpr size_t kFewestRows = 8;  // of a column that is judged on its own
+constexpr size_t kBuckets = 256;   // of sketches of the noise: the highest eight bits of a hash
 constexpr uint64_t kHash = 0x9E3779B97F4A7C15;
 
 /// What of a type and of a value decides how elements are held against each other.
@@ -66,11 +67,15 @@ struct GapSums {
 [[gnu::always_inline]] inline void store_some(double* values, int64_t count, f64x8 some) {
   std::memcpy(values, &some, static_cast<size_t>(std::min(count, kLanes)) * sizeof(double));
 }
+[[gnu::always_inline]] inline void add_some(double* values, int64_t count, f64x8 some) {
+  store_some(values, count, load_some(values, count) + some);
+}
 
 /// One row: values are clamped, what does not count becomes 0; noisy values become their distance
 /// from the reference, which is added to the noise of the columns.
+/// expected  the larger of noise and step of each element, squared; null: not wanted
 ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine, double* reference,
-                             double* noise, double* column_noise) {
+                             double* noise, double* column_noise, double* expected) {
   const f64x8 zero{};
   f64x8 error2{}, reference2{}, noise2{}, steps{};
   i64x8 differs{};
@@ -97,11 +102,13 @@ ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine,
     error2 += (m - y) * (m - y);
     reference2 += y * y;
     noise2 += n * n;
-    steps += counts ? unit * unit / 12 : zero;
+    const f64x8 step = counts ? unit * unit / 12 : zero;
+    steps += step;
+    if (expected != nullptr) store_some(expected + i, left, larger(n * n, step));
     store_some(mine + i, left, m);
     store_some(reference + i, left, y);
     store_some(noise + i, left, absolute(n));
-    store_some(column_noise + i, left, load_some(column_noise + i, left) + n * n);
+    add_some(column_noise + i, left, n * n);
   }
   GapSums sums;
   for (int64_t lane = 0; lane < kLanes; ++lane) {
@@ -136,6 +143,23 @@ ASSAY_CLONES double largest_excess(const GapGrid& grid, int64_t columns, const d
   return result;
 }
 
+/// x / scale is added to each column.
+ASSAY_CLONES void add_to_columns(int64_t columns, const double* x, double scale, double* sums) {
+  for (int64_t j = 0; j < columns; ++j) sums[j] += x[j] / scale;
+}
+
+/// Sum of x over its columns, each in units of its own.
+ASSAY_CLONES double sum_in_units(int64_t columns, const double* x, const double* units) {
+  f64x8 sum{};
+  for (int64_t j = 0; j < columns; j += kLanes) {
+    const f64x8 unit = load_some(units + j, columns - j);
+    sum += unit > 0 ? load_some(x + j, columns - j) / unit : f64x8{};
+  }
+  double total = 0;
+  for (int64_t lane = 0; lane < kLanes; ++lane) total += sum[lane];
+  return total;
+}
+
 std::optional<DType> real_type(DType complex) {
   switch (complex) {
     case DType::Complex32:
@@ -147,6 +171,56 @@ std::optional<DType> real_type(DType complex) {
     default:
       return std::nullopt;
   }
+}
+
+/// What an error spread over `count` independent sources is beyond in one case of ten million, in
+/// units of its expectation: chi-square of count over count (Wilson and Hilferty, 1931).
+double usual_excess(double count) {
+  constexpr double kDeviations = 5.2;
+  const double spread = 2 / (9 * std::max(1.0, count));
+  return std::pow(1 - spread + kDeviations * std::sqrt(spread), 1.5);
+}
+
+/// R_c
+/// mine, reference   [rows, columns], as sum_row() leaves them
+/// expected          the square of what is expected of each element's error
+double largest_of_columns(size_t rows, size_t columns, const double* mine, const double* reference,
+                          const double* expected) {
+  const auto length = static_cast<int64_t>(columns);
+  // In units of its row a column has no large row in it, and in units of such columns a row has no
+  // large column.
+  std::vector<double> of_columns(columns, 0.0), of_rows(rows);
+  for (size_t i = 0; i < rows; ++i) {
+    const double* x = expected + i * columns;
+    if (const double whole = std::accumulate(x, x + columns, 0.0); whole > 0)
+      add_to_columns(length, x, whole, of_columns.data());
+  }
+  for (size_t i = 0; i < rows; ++i)
+    of_rows[i] = sum_in_units(length, expected + i * columns, of_columns.data());
+
+  std::vector<double> errors(columns, 0.0), sums(columns, 0.0), squares(columns, 0.0);
+  for (size_t i = 0; i < rows; ++i) {
+    if (!(of_rows[i] > 0)) continue;
+    for (size_t j = 0; j < columns; ++j) {
+      const size_t at = i * columns + j;
+      const double x = expected[at] / of_rows[i];
+      const double error = mine[at] - reference[at];
+      errors[j] += error * error / of_rows[i];
+      sums[j] += x;
+      squares[j] += x * x;
+    }
+  }
+  double largest = 0, total = 0;
+  size_t counted = 0;
+  for (size_t j = 0; j < columns; ++j) {
+    if (!(sums[j] > 0)) continue;
+    const double square = errors[j] / sums[j];
+    const double sources = sums[j] * sums[j] / squares[j];
+    largest = std::max(largest, std::sqrt(square) / usual_excess(sources));
+    total += square;
+    ++counted;
+  }
+  return counted > 0 ? std::max(largest, std::sqrt(total / static_cast<double>(counted))) : 0;
 }
 
 Result<reference::Wide> rounded_values(const TensorView& simulated, DType dtype) {
@@ -259,6 +333,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
   const size_t rows = count / columns;
 
   std::vector<double> row_noise(rows, 0.0);
+  std::vector<double> expected(rows >= kFewestRows ? count : 0);
   std::vector<double> column_noise(columns, 0.0);
   const GapGrid limits{grid->largest, grid->smallest_normal(),
                        FloatGrid::power_of_two(-grid->fraction_bits), grid->tiny,
@@ -267,7 +342,8 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
   for (size_t row = 0; row < rows; ++row) {
     const size_t first = row * columns;
     const GapSums of_row = sum_row(limits, static_cast<int64_t>(columns), t.data() + first,
-                                   ref.data() + first, noise.data() + first, column_noise.data());
+                                   ref.data() + first, noise.data() + first, column_noise.data(),
+                                   expected.empty() ? nullptr : expected.data() + first);
     row_noise[row] = std::sqrt(of_row.noise / static_cast<double>(columns));
     sums.error += of_row.error;
     sums.reference += of_row.reference;
@@ -288,6 +364,8 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                                             ref.data() + first, row_noise[row], column_noise.data(),
                                             of == NoiseOf::Draws ? noise.data() + first : nullptr));
   }
+  if (!expected.empty())
+    gap.r_column = largest_of_columns(rows, columns, t.data(), ref.data(), expected.data());
   const double floor = std::sqrt(std::max(sums.noise, sums.steps));
   const double norm = std::sqrt(sums.reference);
   const double error = std::sqrt(sums.error);

@@ -22,6 +22,7 @@ namespace assay::locate {
 struct Gap {
   double r = 0;            // |t - ref| / floor
   double r_element = 0;    // largest element over its own limit
+  double r_column = 0;     // with rows and columns in units of what is expected of them
   double err_own = 0;      // |t - ref| / |ref|
   double noise_floor = 0;  // floor / |ref|
 };
@@ -37,6 +38,12 @@ enum class NoiseOf : uint8_t {
 /// R_e   = max_i |t_i - ref_i| / (4 max(row_i, col_i) + U_i / 2 + t_d), row and col the rms of
 ///       round(sim) - ref over
 ///         the last axis and over all other axes; of several draws also the element's own rms over these
+/// R_c   = max(sqrt(mean_j S_j), max_j sqrt(S_j) / c(k_j)), of eight rows or more: nothing hides
+///         behind a large row or column.   x = max((round(sim) - ref)^2, U^2 / 12)
+///         S_j = sum_i (t - ref)^2 / w_i over sum_i x / w_i in column j, w_i = sum_j x / v_j in row i,
+///         v_j = sum_i (x / sum_j x) in column j; k_j is over how many rows what is expected of the
+///         column is spread, (sum_i x / w_i)^2 / sum_i (x / w_i)^2, and c(k) what chi-square of k
+///         over k is beyond in one case of ten million
 /// t and ref are clamped to the largest value of the type; elements below its normal range on both
 /// sides are left out; a NaN on one side only makes both infinite. Values that are no floats are
 /// equal, or both are infinite.

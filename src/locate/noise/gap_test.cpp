@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 
+#include "base/text.hpp"
 #include "reference/wide.hpp"
 #include "tensor/float_grid.hpp"
 
@@ -21,6 +23,45 @@ Wide normal_values(const Dims& shape, uint32_t seed) {
   Wide wide(shape);
   for (double& value : wide.values) value = normal(random);
   return wide;
+}
+
+/// R_c as measure_gap() defines it, of finite values.
+double plain_columns(const Wide& t, const Wide& ref, const Wide& sim, const FloatGrid& grid) {
+  const int64_t rows = t.shape[0], columns = t.shape[1];
+  const auto at = [&](int64_t i, int64_t j) { return static_cast<size_t>(i * columns + j); };
+  const auto x = [&](int64_t i, int64_t j) {
+    const size_t k = at(i, j);
+    const double unit = grid.ulp(std::max(std::abs(t.values[k]), std::abs(ref.values[k])));
+    return std::max(std::pow(sim.values[k] - ref.values[k], 2), unit * unit / 12);
+  };
+  const auto sum = [](int64_t count, const std::function<double(int64_t)>& term) {
+    double total = 0;
+    for (int64_t i = 0; i < count; ++i) total += term(i);
+    return total;
+  };
+  const auto row = [&](int64_t i) { return sum(columns, [&](int64_t j) { return x(i, j); }); };
+  const auto v = [&](int64_t j) { return sum(rows, [&](int64_t i) { return x(i, j) / row(i); }); };
+  std::vector<double> w;
+  for (int64_t i = 0; i < rows; ++i)
+    w.push_back(sum(columns, [&](int64_t j) { return x(i, j) / v(j); }));
+  double largest = 0, mean = 0;
+  for (int64_t j = 0; j < columns; ++j) {
+    const auto of_rows = [&](const std::function<double(int64_t)>& term) {
+      return sum(rows, term);
+    };
+    const auto weight = [&](int64_t i) { return w[static_cast<size_t>(i)]; };
+    const double expected = of_rows([&](int64_t i) { return x(i, j) / weight(i); });
+    const double squares = of_rows([&](int64_t i) { return std::pow(x(i, j) / weight(i), 2); });
+    const double s = of_rows([&](int64_t i) {
+                       return std::pow(t.values[at(i, j)] - ref.values[at(i, j)], 2) / weight(i);
+                     }) /
+                     expected;
+    // The cube root of chi-square of k over k is nearly normal, with 1 - 2/9k and 2/9k.
+    const double spread = 2 * squares / (9 * expected * expected);
+    largest = std::max(largest, std::sqrt(s) / std::pow(1 - spread + 5.2 * std::sqrt(spread), 1.5));
+    mean += s / static_cast<double>(columns);
+  }
+  return std::max(largest, std::sqrt(mean));
 }
 
 /// As docs/localisation.md, "Cross substitution" defines it, of finite values.
@@ -45,6 +86,7 @@ Gap plain_gap(const Wide& t, const Wide& ref, const Wide& sim, const FloatGrid& 
   }
   Gap gap;
   gap.r = std::sqrt(error / std::max(noise, steps));
+  if (rows >= 8) gap.r_column = plain_columns(t, ref, sim, grid);
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       const auto at = static_cast<size_t>(i * columns + j);
@@ -59,8 +101,9 @@ Gap plain_gap(const Wide& t, const Wide& ref, const Wide& sim, const FloatGrid& 
 
 TEST(MeasureGap, IsTheDefinitionForAnyLengthOfRows) {
   const FloatGrid grid = *float_grid(DType::BFloat16);
-  for (const int64_t columns : {1, 7, 8, 9, 131}) {
-    const Dims shape{5, columns};
+  for (const Dims& shape :
+       {Dims{5, 1}, Dims{5, 7}, Dims{5, 8}, Dims{5, 9}, Dims{5, 131}, Dims{8, 131}, Dims{20, 9}}) {
+    const std::string columns = list_text(shape.span());
     const Wide ref = normal_values(shape, 1);
     Wide mine = ref;
     Wide simulated = ref;
@@ -78,6 +121,7 @@ TEST(MeasureGap, IsTheDefinitionForAnyLengthOfRows) {
                           .value();
     EXPECT_NEAR(found.r, expected.r, 1e-9 * expected.r) << columns;
     EXPECT_NEAR(found.r_element, expected.r_element, 1e-9 * expected.r_element) << columns;
+    EXPECT_NEAR(found.r_column, expected.r_column, 1e-9 * expected.r_column) << columns;
   }
 }
 
@@ -107,6 +151,38 @@ TEST(MeasureGap, KnowsNaNOverflowAndMasks) {
   EXPECT_GT(gap_of(filled, other, false).r, 2);
   other.values[17] = 30000;
   EXPECT_GT(gap_of(filled, other, true).r, 2);
+}
+
+TEST(MeasureGap, ALargeRowOrColumnHidesNothingInTheOthers) {
+  // Given  results of 32 rows and 64 columns, one of each a hundred times as large, with an error of
+  //        0.2 % everywhere, and one of 2 % in an ordinary column or in all ordinary ones
+  const Dims shape{32, 64};
+  const auto gap_of = [&](const std::function<bool(int64_t column)>& is_wrong) {
+    Wide ref = normal_values(shape, 31);
+    Wide mine = ref, simulated = ref;
+    const Wide first = normal_values(shape, 32), second = normal_values(shape, 33);
+    for (int64_t i = 0; i < 32; ++i) {
+      for (int64_t j = 0; j < 64; ++j) {
+        const auto at = static_cast<size_t>(i * 64 + j);
+        const double size = (i == 3 ? 100 : 1) * (j == 7 ? 100 : 1);
+        ref.values[at] *= size;
+        mine.values[at] = ref.values[at] * (is_wrong(j) && j != 7 && i != 3 ? 1.02 : 1) +
+                          0.002 * size * first.values[at];
+        simulated.values[at] = ref.values[at] + 0.002 * size * second.values[at];
+      }
+    }
+    return measure_gap(reference::to_tensor(mine).view, reference::to_tensor(ref).view,
+                       reference::to_tensor(simulated).view, DType::BFloat16, false)
+        .value();
+  };
+  // When, then
+  EXPECT_LT(gap_of([](int64_t) { return false; }).r_column, 1.5);
+  for (const Gap& gap :
+       {gap_of([](int64_t j) { return j == 20; }), gap_of([](int64_t) { return true; })}) {
+    EXPECT_LT(gap.r, 2);
+    EXPECT_LT(gap.r_element, 3);
+    EXPECT_GT(gap.r_column, 2);
+  }
 }
 
 TEST(NoiseDraws, GiveEachElementItsOwnNoise) {

@@ -27,7 +27,7 @@ namespace assay::locate {
 namespace {
 
 // docs/localisation.md, "Cross substitution"
-constexpr double kLimit = 2, kElementLimit = 3;
+constexpr double kLimit = 2, kElementLimit = 3, kColumnLimit = 2;
 constexpr double kLayerLimit = 1.5, kLayerElementLimit = 1.75;
 /// Further beyond the limit than this no unlucky draw of the noise takes a healthy value.
 constexpr double kLuckyExcess = 20;
@@ -388,7 +388,7 @@ class Walker {
     if (same && *same) return !replay_.overwrites(*region, name);
     const Result<Gap> gap =
         measure_rows(boundary, *value, {mine->reference, mine->simulated}, region->dtype, false);
-    return !gap || excess(*gap) <= 1;
+    return !gap || excess_of_whole(*gap) <= 1;
   }
 
   /// Names the values of mine that a value was judged on by way of earlier steps, too.
@@ -662,6 +662,7 @@ class Walker {
     const double few = excess_of_few(draws);
     gap->r = std::min(gap->r, usual.r) / few;
     gap->r_element = std::min(gap->r_element, usual.r_element) / few;
+    gap->r_column = std::min(gap->r_column, usual.r_column) / few;
     gap->noise_floor = std::max(gap->noise_floor, usual.noise_floor) * few;
     return {};
   }
@@ -708,8 +709,8 @@ class Walker {
       if (how.kernel == AttentionKernel::Chain && !has_attention(region)) break;
       ASSAY_TRY_STATUS(attempt(how));
     }
-    if (excess(best) > 1 &&
-        (excess(best) < kLuckyExcess || is_error_of_few(value, nearest.reference)))
+    if (is_beyond(best) &&
+        (excess_of_whole(best) < kLuckyExcess || is_error_of_few(value, nearest.reference)))
       ASSAY_TRY_STATUS(widen_lucky_floor(boundary, value, region, way, masks, &best));
     set(best, &judged->step);
     judged->step.suspicious = is_beyond(best);
@@ -771,8 +772,10 @@ class Walker {
       ASSAY_TRY(const Compared some,
                 compared_tokens(value, {replayed.reference, replayed.simulated},
                                 {runner_up.reference, runner_up.simulated}, *tokens, with_open));
-      return measure_gap(some.mine.view, some.golden.reference.view, some.golden.simulated.view,
-                         region.dtype, masks);
+      ASSAY_TRY(Gap of_tokens, measure_gap(some.mine.view, some.golden.reference.view,
+                                           some.golden.simulated.view, region.dtype, masks));
+      of_tokens.r_column = 0;  // of one draw: nothing to accuse by
+      return of_tokens;
     };
     ASSAY_TRY(Gap gap, measure(true));
     if (is_beyond(gap)) {
@@ -828,6 +831,7 @@ class Walker {
       const double smaller = gap.noise_floor / usual;
       gap.r *= smaller;
       gap.r_element *= smaller;
+      gap.r_column *= smaller;
       gap.noise_floor = usual;
     }
     return gap;
@@ -851,17 +855,21 @@ class Walker {
     return !(measure::relative_l2(one.reference.view, other.reference.view) < kSumsInAnotherOrder);
   }
 
-  [[nodiscard]] bool is_beyond(const Gap& gap) const {
-    return gap.r > limit_ || gap.r_element > element_limit_;
-  }
+  [[nodiscard]] bool is_beyond(const Gap& gap) const { return excess(gap) > 1; }
 
   [[nodiscard]] double excess(const Gap& gap) const {
+    return std::max(excess_of_whole(gap), gap.r_column / kColumnLimit);
+  }
+
+  /// Without columns, whose noise in one draw is small by chance more often.
+  [[nodiscard]] double excess_of_whole(const Gap& gap) const {
     return std::max(gap.r / limit_, gap.r_element / element_limit_);
   }
 
   static void set(const Gap& gap, WalkStep* step) {
     step->r = gap.r;
     step->r_element = gap.r_element;
+    step->r_column = gap.r_column;
     step->err_own = gap.err_own;
     step->noise_floor = gap.noise_floor;
   }
@@ -872,7 +880,9 @@ class Walker {
     const Use& use = use_of(mine_, boundary);
     Finding finding;
     finding.kind = FindingKind::Gap;
-    finding.confidence = judged.step.r > kMediumRatio || judged.step.r_element > kMediumElementRatio
+    finding.confidence = judged.step.r > kMediumRatio ||
+                                 judged.step.r_element > kMediumElementRatio ||
+                                 judged.step.r_column > kMediumRatio
                              ? Confidence::Medium
                              : Confidence::Low;
     finding.rank = call.rank;
@@ -885,7 +895,7 @@ class Walker {
     finding.time = use.time;
     finding.mine_record = use.record;
     finding.golden_record = boundary.golden_record;
-    finding.ratio = std::max(judged.step.r, judged.step.r_element);
+    finding.ratio = std::max({judged.step.r, judged.step.r_element, judged.step.r_column});
     finding.err_own = judged.step.err_own;
     finding.noise_floor = judged.step.noise_floor;
     finding.err_out = against_golden(boundary);

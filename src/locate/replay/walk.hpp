@@ -17,13 +17,14 @@ struct WalkStep {
   bool input = false;
   double r = 0;            // |t - ref| / floor
   double r_element = 0;    // largest element over its own limit
+  double r_column = 0;     // with rows and columns in units of what is expected of them
   double err_own = 0;      // |t - ref| / |ref|
   double noise_floor = 0;  // floor / |ref|
   bool suspicious = false;
-  size_t operators = 0;  // that were replayed; of a suspicious one with those of earlier steps
-  std::string owner;     // module path
-  std::string reason;    // why it was not judged; empty when it was
-  bool on_path = false;  // the model's outputs are made of it
+  size_t operators = 0;     // that were replayed; of a suspicious one with those of earlier steps
+  std::string owner = {};   // module path
+  std::string reason = {};  // why it was not judged; empty when it was
+  bool on_path = false;     // the model's outputs are made of it
   bool unknown_to_golden = false;  // golden has no such value
 };
 
