@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "base/shell_words.hpp"
+#include "base/text.hpp"
 #include "compare/resident_files.hpp"
 #include "locate/judge/leaf_modules.hpp"
+#include "locate/verdict/hidden_infinities.hpp"
 #include "locate/verdict/locate_errors.hpp"
 #include "locate/verdict/locate_hypotheses.hpp"
 #include "locate/verdict/locate_identical.hpp"
@@ -16,6 +18,7 @@
 #include "locate/verdict/obligations.hpp"
 #include "locate/verdict/rank_divergence.hpp"
 #include "locate/verdict/same_model.hpp"
+#include "locate/verdict/sentence.hpp"
 #include "locate/verdict/slice.hpp"
 #include "locate/verdict/step_modules.hpp"
 #include "locate/verdict/token_choices.hpp"
@@ -72,6 +75,7 @@ class Locator {
     ASSAY_TRY_STATUS(judge_without_program());
     ASSAY_TRY(nan_origins_,
               find_nan_origins(*golden_.run, *mine_.run, options_.jobs, options_.interrupted));
+    forgive_hidden_infinities();
     ASSAY_TRY(rank_divergence_,
               find_rank_divergence(*golden_.run, *mine_.run, options_.interrupted));
     Verdict verdict = compose_verdict(stages());
@@ -191,6 +195,16 @@ class Locator {
     if (walk_) std::ranges::for_each(walk_->findings, name);
     if (own_) std::ranges::for_each(own_->findings, name);
     tests_.notes.insert(tests_.notes.begin(), across_->notes().begin(), across_->notes().end());
+  }
+
+  void forgive_hidden_infinities() {
+    if (!walk_) return;
+    const std::vector<Finding> hidden = take_hidden_infinities(mine_, *walk_, &nan_origins_);
+    if (hidden.empty()) return;
+    const Finding& first = hidden.front();
+    tests_.notes.push_back(counted(hidden.size(), "operator") +
+                           " made infinities that its module hides: first " + place_of(first) +
+                           ", " + first.detail + "; the module's output is golden's");
   }
 
   /// Findings in golden's steps stand where mine computed their tokens.

@@ -198,6 +198,7 @@ class NanSearch {
     finding.detail = what(counts) + (one.inputs.empty() ? " in its output" : made_of(one)) +
                      (golden ? " where golden has none" : "") + weights_with_nan(record);
     found_.findings.push_back(std::move(finding));
+    if (counts.nan == 0) found_.only_infinite.insert(index);
   }
 
   static std::string what(const Counts& counts) {

@@ -2,6 +2,7 @@
 // Where NaN and infinities come from.   docs/localisation.md, "Columns of the table"
 #pragma once
 #include <atomic>
+#include <set>
 
 #include "locate/program/finding.hpp"
 
@@ -11,6 +12,8 @@ struct NanOrigins {
   std::vector<Finding> findings;  // in execution order; hard
   /// Outputs of mine with NaN or infinities that golden does not have, made from such inputs.
   std::vector<size_t> inherited;
+  /// Records of those findings that have infinities and no NaN.
+  std::set<size_t> only_infinite;
 };
 
 /// Looks at every output of operators and modules, and at their inputs where one has NaN or
