@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "reference/wide.hpp"
-
 namespace assay::locate {
 namespace {
 
@@ -26,12 +24,18 @@ int64_t product(const Dims& shape, size_t first, size_t end) {
 bool is_mask(std::string_view slot) { return slot.find("mask") != std::string_view::npos; }
 
 Padding::Padding(const Program& program, int64_t step) {
+  std::optional<reference::Whole> ids;
   for (const ModuleCall& call : program.calls) {
     if (!call.module.empty() || call.step != step) continue;
     for (const Use& use : call.inputs) {
       const run::TensorRecord& record = program.run->records[use.record];
       if (is_tokens(use.slot) && record.shape && record.shape->size() >= 2)
         tokens_ = (*record.shape)[1];
+      if (is_tokens(use.slot) && record.dtype && is_integer(*record.dtype)) {
+        if (const Result<Tensor> tokens = load_use(program, use)) {
+          if (auto whole = reference::whole(tokens->view)) ids = *std::move(whole);
+        }
+      }
       if (name_of(use.slot) != "attention_mask") continue;
       const Result<Tensor> mask = load_use(program, use);
       if (!mask || mask->view.shape.size() != 2 || is_float(mask->view.dtype)) continue;
@@ -43,6 +47,41 @@ Padding::Padding(const Program& program, int64_t step) {
     }
   }
   if (tokens_ == 0 || tokens_ > seen_) tokens_ = seen_;
+  is_certain_ = ids && hides_one_token_id(*ids);
+}
+
+std::map<int64_t, Padding> Padding::of_steps(const Program& program) {
+  std::map<int64_t, Padding> paddings;
+  for (const ModuleCall& call : program.calls)
+    if (call.module.empty()) paddings.try_emplace(call.step, program, call.step);
+  const bool zeros_hide = std::ranges::any_of(
+      paddings, [](const auto& padding) { return padding.second.shows_decoded(); });
+  for (auto& [step, padding] : paddings) padding.is_certain_ |= zeros_hide;
+  return paddings;
+}
+
+bool Padding::shows_decoded() const {
+  if (values_.empty() || tokens_ == seen_ || std::ranges::find(values_, 0) == values_.end())
+    return false;
+  for (int64_t sequence = 0; sequence < sequences_; ++sequence) {
+    for (int64_t token = 1; token <= tokens_; ++token)
+      if (holds(sequence, token)) return false;
+  }
+  return true;
+}
+
+bool Padding::hides_one_token_id(const reference::Whole& tokens) const {
+  if (tokens.values.size() != static_cast<size_t>(sequences_ * tokens_)) return false;
+  std::optional<int64_t> filler;
+  for (int64_t sequence = 0; sequence < sequences_; ++sequence) {
+    for (int64_t token = 0; token < tokens_; ++token) {
+      if (!holds(sequence, tokens_ - token)) continue;
+      const int64_t id = tokens.values[static_cast<size_t>(sequence * tokens_ + token)];
+      if (filler.value_or(id) != id) return false;
+      filler = id;
+    }
+  }
+  return true;
 }
 
 bool Padding::holds(int64_t sequence, int64_t from_end) const {

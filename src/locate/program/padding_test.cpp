@@ -67,6 +67,36 @@ TEST(Padding, AMaskThatHidesEverythingExcusesNothing) {
   EXPECT_FALSE(Padding(make_program(run.run(), {}), 0).shown_rows(Dims{1, 2, 4}));
 }
 
+TEST(Padding, IsCertainOfOneFillerOrOfDecodedTokensThatAreShown) {
+  const auto step = [](test::TestRun& run, const std::vector<double>& ids,
+                       const std::vector<double>& mask) {
+    const auto of = [](const std::vector<double>& values) {
+      return Dims{1, static_cast<int64_t>(values.size())};
+    };
+    run.module_input("", "kwargs.input_ids", run.value(DType::Int64, of(ids), ids));
+    run.module_input("", "kwargs.attention_mask", run.value(DType::Int64, of(mask), mask));
+  };
+  const auto is_certain = [](test::TestRun& run) {
+    return Padding::of_steps(make_program(run.run(), {})).at(0).is_certain();
+  };
+  // One filler, then three tokens
+  test::TestRun filled;
+  step(filled, {9, 9, 4, 5, 6}, {0, 0, 1, 1, 1});
+  EXPECT_TRUE(is_certain(filled));
+  // A text at the zeros: 1 may say that a token is hidden
+  test::TestRun text;
+  step(text, {7, 8, 9, 9, 9}, {0, 0, 1, 1, 1});
+  EXPECT_FALSE(is_certain(text));
+  // and a token that was decoded at one tells that it does not, at zero that it does
+  for (const double decoded : {0.0, 1.0}) {
+    test::TestRun run;
+    step(run, {7, 8, 9, 9, 9}, {0, 0, 1, 1, 1});
+    run.step = 1;
+    step(run, {5}, {0, 0, 1, 1, 1, decoded});
+    EXPECT_EQ(is_certain(run), decoded == 1);
+  }
+}
+
 TEST(Padding, OnlyTheMaskOfTheTokensCounts) {
   test::TestRun run;
   run.module_input("", "kwargs.input_ids", run.value(DType::Int64, {1, 2}, {1, 2}));

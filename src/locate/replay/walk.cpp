@@ -149,8 +149,7 @@ class Walker {
         replay_(golden, mine, find_boundaries(), options.max_memory / 4),
         gate_(options.max_memory - options.max_memory / 4) {
     // Both were given the same inputs; of the run under test they may not have been captured.
-    for (const ModuleCall& call : golden.calls)
-      if (call.module.empty()) paddings_.try_emplace(call.step, golden, call.step);
+    paddings_ = Padding::of_steps(golden);
   }
 
   Result<Walk> run() {
@@ -714,7 +713,8 @@ class Walker {
       ASSAY_TRY_STATUS(widen_lucky_floor(boundary, value, region, way, masks, &best));
     set(best, &judged->step);
     judged->step.suspicious = is_beyond(best);
-    if (!judged->step.suspicious) return {};
+    if (!judged->step.suspicious)
+      return check_hidden_rows(boundary, value, nearest, region.dtype, masks);
     if (order_open) {
       ASSAY_TRY(judged->order_open, depends_on_order(region));
       if (judged->order_open)
@@ -732,6 +732,18 @@ class Walker {
     if (judged->step.suspicious)
       ASSAY_TRY_STATUS(judge_choices_otherwise(region, ways, value, masks, judged));
     return {};
+  }
+
+  /// Where zeros of the mask may mean tokens that are shown, those rows tell, too.
+  Status check_hidden_rows(const Boundary& boundary, const Tensor& value, const Replayed& replayed,
+                           DType dtype, bool masks) const {
+    const auto padding = paddings_.find(mine_.calls[boundary.call].step);
+    if (!shown_rows(boundary, value) || padding->second.is_certain()) return {};
+    ASSAY_TRY(const Gap gap, measure_gap(value.view, replayed.reference.view,
+                                         replayed.simulated.view, dtype, masks));
+    if (excess_of_whole(gap) <= 1) return {};
+    return fail(Errc::Unsupported,
+                "attention_mask may hide the tokens at its zeros or show only these");
   }
 
   /// The nearest way by values may be another than that of the run under test: weights of another

@@ -100,3 +100,42 @@ def captured_prompt(model: torch.nn.Module, folder: Path, level: str) -> Path:
     with torch.no_grad(), assay.capture(model, folder, level=level, weights=True):
         model(tokens, attention_mask=mask, use_cache=True)
     return folder
+
+
+class Inverted(torch.nn.Module):
+    """A model whose mask is 1 where a token is hidden, as nn.MultiheadAttention has it."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = model
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """[batch, tokens] each, to [batch, tokens, vocabulary]."""
+        return self.inner(input_ids, attention_mask=1 - attention_mask).logits
+
+
+@pytest.mark.parametrize("level", ["module", "operator"])
+def test_a_mask_that_shows_where_it_is_0_excuses_no_fault(models, tmp_path, level):
+    """Given a fault at shown tokens only, where a reader of the other convention would not look."""
+    tokens = torch.randint(1, 96, (1, HIDDEN + SHOWN), generator=torch.Generator().manual_seed(1))
+    tokens[:, SHOWN:] = 0
+    mask = torch.zeros_like(tokens)
+    mask[:, SHOWN:] = 1
+
+    def captured_run(folder: Path, level: str) -> Path:
+        with torch.no_grad(), assay.capture(model, folder, level=level, weights=True):
+            model(input_ids=tokens, attention_mask=mask)
+        return folder
+
+    def wrong(module, args, result):
+        result = result.clone()
+        result[:, :SHOWN, 7] *= 1.1
+        return result
+
+    model = Inverted(copy.deepcopy(models["eager"]))
+    golden = captured_run(tmp_path / "golden", "operator")
+    model.inner.model.layers[1].self_attn.o_proj.register_forward_hook(wrong)
+
+    verdict = assay.locate(golden, captured_run(tmp_path / "mine", level))
+
+    assert verdict.outcome != "clean", verdict
