@@ -46,14 +46,17 @@ def printable(text: str) -> str:
 
 
 def describe_host() -> dict[str, Any]:
-    """Returns program, versions, machine, process and rank as JSON-ready values."""
+    """Returns program, versions of what is loaded, machine, process and rank as JSON-ready values."""
     torch = sys.modules.get("torch")
+    transformers = sys.modules.get("transformers")
     host: dict[str, Any] = {
         "program": [printable(word) for word in (os.path.basename(sys.executable or "python"), *sys.argv)],
         "python": platform.python_version(),
     }
     if torch is not None:
         host["torch"] = str(torch.__version__)
+    if transformers is not None:
+        host["transformers"] = str(transformers.__version__)
     host["hostname"] = platform.node()
     host["pid"] = os.getpid()
     host["rank"] = rank_of_process()

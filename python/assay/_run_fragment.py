@@ -23,6 +23,7 @@ _PROPERTIES = (
     ("host.hostname", "machine"),
     ("host.python", "Python"),
     ("host.torch", "PyTorch"),
+    ("host.transformers", "transformers"),
     ("config.level", "level"),
     ("config.data", "values"),
 )

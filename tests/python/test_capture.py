@@ -1177,6 +1177,18 @@ def test_overwrite_leaves_a_run_that_is_being_written(tmp_path):
         assay.capture(torch.nn.Linear(2, 2), tmp_path / "run", overwrite=True)
 
 
+def test_the_manifest_has_the_versions_of_what_was_loaded(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    model = torch.nn.Linear(2, 2)
+    with assay.capture(model, tmp_path / "run", level="operator", weights=True):
+        model(torch.ones(1, 2))
+    assay.fingerprint(tmp_path / "run", tmp_path / "golden.json.gz")
+    for run in ("run", "golden.json.gz"):
+        properties = assay.open(tmp_path / run).properties
+        assert properties["host.torch"] == torch.__version__
+        assert properties["host.transformers"] == transformers.__version__
+
+
 def test_a_capture_that_cannot_begin_leaves_no_manifest(tmp_path):
     with pytest.raises(assay.Error):
         assay.capture(torch.nn.Linear(2, 2), tmp_path / "run", queue_bytes=1 << 62)  # no machine has it
