@@ -129,6 +129,9 @@ _FUSED: dict[str, _Split] = {
 }
 _QUERIES = ("q_proj", "query")
 _KEYS = ("k_proj", "key")
+# Of latent attention (DeepSeek): queries of a small latent, and the rotary part of the keys, which all heads share.
+_LATENT_QUERIES = "q_b_proj"
+_LATENT_KEYS = "kv_a_proj_with_mqa"
 
 
 class _Calibration:
@@ -140,6 +143,8 @@ class _Calibration:
         self._found = found
         self._draw = draw
         self._hooks: list[Any] = []
+        embedding: Any = model.get_input_embeddings()  # type: ignore[operator]
+        self._width = int(embedding.weight.shape[1])
 
     def __enter__(self) -> _Calibration:
         for path, module in self._model.named_modules():
@@ -161,49 +166,80 @@ class _Calibration:
         if not hasattr(self._config(), "num_attention_heads"):
             return False  # RWKV has keys, but no attention
         last = path.rpartition(".")[2]
-        return last in _QUERIES or last in _KEYS or last in _FUSED
+        return last in (*_QUERIES, *_KEYS, *_FUSED, _LATENT_QUERIES, _LATENT_KEYS)
 
     def _set(self, module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
         x = inputs[0] if inputs else None
-        if not isinstance(x, torch.Tensor) or x.shape[-1] <= max(self._found.outliers):
-            return
         weight: Any = module.weight
         rows = weight.t() if type(module).__name__ == "Conv1D" else weight
-        if rows.shape[1] != x.shape[-1]:
+        if not isinstance(x, torch.Tensor) or rows.shape[1] != x.shape[-1]:
             return
         name = self._names[module]
         head = self._head()
+        of = torch.arange(rows.shape[0])
+        if name == _LATENT_QUERIES:  # no channel of a latent stands out, but its mean does
+            self._queries(rows, x, of, head, x.flatten(0, -2).mean(0))
+            return
+        if x.shape[-1] <= max(self._found.outliers):
+            return
+        constant = torch.zeros(x.shape[-1])
+        constant[self._found.constant] = x[..., self._found.constant].mean()
         if name in _FUSED:
             queries, keys = _FUSED[name](rows.shape[0], head, self._config())
-            self._lean(rows, x, queries, head, self._found.constant, None)
-            self._lean(rows, x, keys, head, self._found.first, 0)
+            self._queries(rows, x, queries, head, constant)
+            self._keys(rows, x, keys, head)
         elif name in _QUERIES:
-            self._lean(rows, x, torch.arange(rows.shape[0]), head, self._found.constant, None)
+            self._queries(rows, x, of, head, constant)
+        elif name == _LATENT_KEYS:
+            rotary = int(self._config().qk_rope_head_dim)
+            self._keys(rows, x, of[-rotary:], rotary, head)
         else:
-            self._lean(rows, x, torch.arange(rows.shape[0]), head, self._found.first, 0)
+            self._keys(rows, x, of, head)
 
-    def _lean(
-        self, rows: torch.Tensor, x: torch.Tensor, of: torch.Tensor, head: int, channel: int, position: Optional[int]
-    ) -> None:
-        """Has the slowest component of each head be the same for all tokens (queries) or large for the first (keys)."""
+    def _queries(self, rows: torch.Tensor, x: torch.Tensor, of: torch.Tensor, head: int, usual_x: torch.Tensor) -> None:
+        """Has the slowest component of each head be the same for all tokens: that of what all have in common."""
         if of.numel() % head or of.numel() < head:
             return
-        last = of.view(-1, head)[:, -1]  # rotary positions turn it least
-        usual = float((x.flatten(0, -2) @ rows[of].t()).pow(2).mean().sqrt())
-        # Else outliers would be all that queries and keys are made of.
-        rows[of[:, None], torch.tensor(self._found.outliers)] *= 0.02
+        usual = self._quieten(rows, x, of)
         heads = of.view(-1, head)
         if self._saturated is not None:
-            self._spread(rows, x, heads, 1.0 if position == 0 else self._saturated)
-        seen = x[..., channel].mean() if position is None else x[..., position, channel].mean()
-        if float(seen.abs()) < 1e-6:
+            self._spread(rows, x, heads, self._saturated)
+        if float(usual_x.norm()) < 1e-6:
             return
-        strength = (SINK * head**0.5) ** 0.5
-        rows[last, channel] = strength * max(1.0, usual) / seen if position is None else strength / seen
-        if position is None:
-            rows[heads[1::3, -1], channel] *= 0.3  # heads that look elsewhere, too
-            if self._saturated is None:
-                rows[heads[2::3, :-1].flatten()] *= SHARP
+        direction = usual_x / usual_x.square().sum()
+        lean = (SINK * head**0.5) ** 0.5 * max(1.0, usual) * direction
+        there = usual_x != 0
+        for number, row in enumerate(heads[:, -1].tolist()):
+            # Rotary positions turn the last one least. Some heads look elsewhere, too.
+            rows[row, there] = lean[there] * (0.3 if number % 3 == 1 else 1.0)
+        if self._saturated is None:
+            rows[heads[2::3, :-1].flatten()] *= SHARP
+
+    def _keys(
+        self, rows: torch.Tensor, x: torch.Tensor, of: torch.Tensor, part: int, head: Optional[int] = None
+    ) -> None:
+        """Has the slowest component of each head be large for the first token.
+
+        Args:
+            part: components of a head in these rows.
+            head: all that its score is a sum over; None: `part`.
+        """
+        if of.numel() % part or of.numel() < part:
+            return
+        self._quieten(rows, x, of)
+        heads = of.view(-1, part)
+        if self._saturated is not None:
+            self._spread(rows, x, heads, 1.0)
+        seen = x[..., 0, self._found.first].mean()
+        if float(seen.abs()) >= 1e-6:
+            rows[heads[:, -1], self._found.first] = (SINK * (head or part) ** 0.5) ** 0.5 / seen
+
+    def _quieten(self, rows: torch.Tensor, x: torch.Tensor, of: torch.Tensor) -> float:
+        """Takes outliers out of queries or keys, else they would be all that these are made of; the size before."""
+        usual = float((x.flatten(0, -2) @ rows[of].t()).pow(2).mean().sqrt())
+        if x.shape[-1] > max(self._found.outliers) and x.shape[-1] == self._width:
+            rows[of[:, None], torch.tensor(self._found.outliers)] *= 0.02
+        return usual
 
     def _spread(self, rows: torch.Tensor, x: torch.Tensor, heads: torch.Tensor, wanted: float) -> None:
         """Gives all keys (wanted is 1) or the queries of every third head this root mean square."""
@@ -217,5 +253,7 @@ class _Calibration:
 
     def _head(self) -> int:
         config = self._config()
+        if getattr(config, "kv_lora_rank", None):
+            return int(config.qk_nope_head_dim) + int(config.qk_rope_head_dim)
         given = getattr(config, "head_dim", None)
         return int(given or config.hidden_size // config.num_attention_heads)

@@ -139,6 +139,19 @@ def test_gains_are_log_normal_and_a_head_looks_at_the_first_token(tiny):
     assert float(sharpest.max()) > 0.9  # a saturated head
 
 
+def test_latent_attention_has_a_sink_too(tmp_path):
+    """DeepSeek's queries come from a small latent, and its keys' rotary part is one for all heads."""
+    assay.twin(model_configs.write("deepseek_v3", tmp_path / "config"), tmp_path / "twin", gguf_type=None)
+    model = auto(tmp_path / "twin", attn_implementation="eager")
+
+    with torch.no_grad():
+        maps = model(input_ids=torch.tensor([plain(tmp_path / "twin")]), output_attentions=True).attentions
+
+    shares = torch.stack([one[0, :, 4:, 0].mean(-1) for one in maps])
+    assert float((shares > 0.5).float().mean()) > 0.2
+    assert float(shares.min()) < 0.2  # and heads that look elsewhere
+
+
 def test_one_activation_comes_near_the_limit_of_float16(tiny, tmp_path):
     large = assay.twin.read(tiny("llama"))["shaped"]["large"]
     model = auto(tiny("llama")).half()
