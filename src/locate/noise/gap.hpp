@@ -40,10 +40,10 @@ enum class NoiseOf : uint8_t {
 ///         the last axis and over all other axes; of several draws also the element's own rms over these
 /// R_c   = max(sqrt(mean_j S_j), max_j sqrt(S_j) / c(k_j)), of eight rows or more: nothing hides
 ///         behind a large row or column.   x = max((round(sim) - ref)^2, U^2 / 12)
-///         S_j = sum_i (t - ref)^2 / w_i over sum_i x / w_i in column j, w_i = sum_j x / v_j in row i,
-///         v_j = sum_i (x / sum_j x) in column j; k_j is over how many rows what is expected of the
-///         column is spread, (sum_i x / w_i)^2 / sum_i (x / w_i)^2, and c(k) what chi-square of k
-///         over k is beyond in one case of ten million
+///         S_j = sum_i (t - ref)^2 / w_i over X_j, or over the median X where that is larger;
+///         X_j = sum_i x / w_i in column j, w_i = sum_j x / v_j in row i, v_j = sum_i (x / sum_j x) in
+///         column j; k_j is over how many rows X_j is spread, X_j^2 / sum_i (x / w_i)^2, and c(k)
+///         what chi-square of k over k is beyond in one case of ten million
 /// t and ref are clamped to the largest value of the type; elements below its normal range on both
 /// sides are left out; a NaN on one side only makes both infinite. Values that are no floats are
 /// equal, or both are infinite.

@@ -163,6 +163,15 @@ bool is_sum_of_integers(double sum, double sizes) {
   return sizes <= kCounts && sizes == std::floor(sizes) && sum == std::floor(sum);
 }
 
+/// Of an activation its input, element by element; empty of anything else.
+Result<reference::Wide> inputs_of_activation(const Call& call, const Dims& shape) {
+  const Tensor* input = tensor_argument(call, "self");
+  if (reference::aten::class_of(call.name) != OperatorClass::Activation || input == nullptr ||
+      !(input->view.shape == shape))
+    return reference::Wide();
+  return reference::widen(input->view);
+}
+
 /// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its
 /// class may err, so that
 /// the variance is v_i of the own error.   docs/localisation.md, "Own error"
@@ -198,15 +207,21 @@ Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tenso
     const auto count = static_cast<int64_t>(values.values.size());
     if (relative > 0) {
       const double least = kind == OperatorClass::Trigonometric ? relative : 0;
+      // GELU adds 1 to what is nearly -1: what it errs is a part of its input.
+      ASSAY_TRY(const reference::Wide inputs, inputs_of_activation(call, values.shape));
       // One value is moved the same way by each operator: what turns it round must not take that
       // back.
       const std::string_view name = base_name(call.name);
       const double direction = name == "rsqrt" || name == "reciprocal" ? -1 : 1;
+      const auto size_at = [&](size_t i) {
+        const double input = inputs.values.empty() ? 0 : std::abs(inputs.values[i]);
+        return std::max(std::abs(values.values[i]), std::isfinite(input) ? input : 0);
+      };
       for (size_t i = 0; i < values.values.size(); ++i) {
         double& value = values.values[i];
         if (std::isfinite(value))
-          value += direction * std::max(least, relative * std::abs(value)) *
-                   jitter_of_few(seed, i, count);
+          value +=
+              direction * std::max(least, relative * size_at(i)) * jitter_of_few(seed, i, count);
       }
     } else {
       // A class without bound for this output (indices, log of a sum) is left as it is.

@@ -733,6 +733,7 @@ class Replay::Machine {
         ASSAY_TRY(operand, fetch(call.operands[k]));
         if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
         ASSAY_TRY_STATUS(cast_for_product(one, &operand));
+        if (how_.wide_residual) ASSAY_TRY_STATUS(undo_cast(one, call.operands[k], &operand));
       }
       // What is written into keeps its element type, so a recorded 16-bit value would round the
       // reference; and of complex numbers there are none of bfloat16.
@@ -841,6 +842,27 @@ class Replay::Machine {
         ASSAY_TRY(result, round_within(result, region_.dtype));
       }
     }
+    return {};
+  }
+
+  /// Of a residual that was cast for a module before it was recorded: what it was before is up to
+  /// half an ULP away.
+  Status undo_cast(const Operator& one, size_t at, Pair* operand) const {
+    const Region::Value& value = region_.values[at];
+    if (value.source != Source::Recorded || base_name(one.name) != "add" ||
+        !replay_.boundaries_[value.boundary].input)
+      return {};
+    const DType dtype = operand->reference.view.dtype;
+    if (dtype != DType::BFloat16 && dtype != DType::Float16) return {};
+    const std::optional<FloatGrid> grid = float_grid(dtype);
+    ASSAY_TRY(reference::Wide values, reference::widen(operand->simulated.view));
+    const uint64_t seed = (uint64_t{how_.draw} << 40U) + value.boundary;
+    for (size_t i = 0; i < values.values.size(); ++i) {
+      double& moved = values.values[i];
+      if (std::isfinite(moved)) moved += jitter(seed, i) * grid->ulp(moved);
+    }
+    operand->simulated = reference::to_tensor(std::move(values));
+    operand->same = false;
     return {};
   }
 

@@ -668,7 +668,8 @@ class Walker {
 
   /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong,
   /// with leaves as golden has them, with leaves rounded on the fly, with what is made of leaves
-  /// alone rounded, and with the scores of attention stored as a chain of operators stores them.
+  /// alone rounded, with the scores of attention stored as a chain of operators stores them, and
+  /// with residuals that were wider than they are recorded.
   /// The smallest error counts.
   Status measure(size_t i, const Region& region, Judged* judged) {
     const Boundary& boundary = replay_.boundaries()[i];
@@ -703,9 +704,10 @@ class Walker {
     };
     for (const How& how :
          {How{}, How{.rounding = LeafRounding::None}, How{.rounding = LeafRounding::Narrowest},
-          How{.rounding = LeafRounding::Prepared}, How{.kernel = AttentionKernel::Chain}}) {
+          How{.rounding = LeafRounding::Prepared}, How{.kernel = AttentionKernel::Chain},
+          How{.wide_residual = true}}) {
       if (!first && !is_beyond(best)) break;
-      if (how.kernel == AttentionKernel::Chain && !has_attention(region)) break;
+      if (how.kernel == AttentionKernel::Chain && !has_attention(region)) continue;
       ASSAY_TRY_STATUS(attempt(how));
     }
     if (is_beyond(best) &&
