@@ -984,6 +984,14 @@ bool Replay::reads(const Region& region, std::string_view leaf) const {
   });
 }
 
+bool Replay::has_parameters_of(const Region& region) const {
+  return std::ranges::all_of(region.values, [&](const Region::Value& value) {
+    if (value.source != Region::Value::Source::Leaf || !value.learned) return true;
+    const std::string& leaf = state_.leaf(value.value);
+    return leaf_of_mine(leaf) != nullptr || mine_.leaf_types.contains(leaf);
+  });
+}
+
 bool Replay::overwrites(const Region& region, std::string_view leaf) const {
   const auto is_leaf = [&](size_t at) {
     return at != kNone && region.values[at].source == Region::Value::Source::Leaf &&

@@ -179,6 +179,8 @@ class Replay {
   [[nodiscard]] bool reads(const Region& region, std::string_view leaf) const;
   /// It reads it to put other values there, and for nothing else.
   [[nodiscard]] bool overwrites(const Region& region, std::string_view leaf) const;
+  /// Whether mine has every parameter that the region reads, under golden's name.
+  [[nodiscard]] bool has_parameters_of(const Region& region) const;
   /// Precondition: the number is from a Region or Carried of this object.
   [[nodiscard]] const Carried& carried(size_t number) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence

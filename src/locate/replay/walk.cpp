@@ -666,6 +666,15 @@ class Walker {
     return {};
   }
 
+  /// Else a weight that was merged with others or had a factor folded into it is rounded in another
+  /// way than golden's parts are, which moves all rows of a column by the same.
+  [[nodiscard]] bool has_goldens_parameters(const Region& region) const {
+    return replay_.has_parameters_of(region) &&
+           std::ranges::none_of(options_.other_weights, [&](const std::string& leaf) {
+             return replay_.reads(region, leaf);
+           });
+  }
+
   /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong,
   /// with leaves as golden has them, with leaves rounded on the fly, with what is made of leaves
   /// alone rounded, with the scores of attention stored as a chain of operators stores them, and
@@ -682,6 +691,7 @@ class Walker {
     }
     const bool masks = std::ranges::none_of(region.operators, &Region::Call::floating) &&
                        !region.values[0].floating;
+    const bool by_columns = has_goldens_parameters(region);
     Gap best;
     Replayed nearest;
     bool order_open = false, first = true;
@@ -689,9 +699,9 @@ class Walker {
     std::vector<How> ways;
     const auto attempt = [&](const How& how) -> Status {
       ASSAY_TRY(Replayed replayed, replay_.run(region, how));
-      ASSAY_TRY(const Gap gap,
-                measure_rows(boundary, value, {replayed.reference, replayed.simulated},
-                             region.dtype, masks));
+      ASSAY_TRY(Gap gap, measure_rows(boundary, value, {replayed.reference, replayed.simulated},
+                                      region.dtype, masks));
+      if (!by_columns) gap.r_column = 0;
       ways.push_back(how);
       order_open = order_open || replayed.order_open;
       if (first || excess(gap) < excess(best)) {

@@ -37,6 +37,7 @@ struct WalkOptions {
   uint64_t max_memory = uint64_t{2} << 30;
   bool padded = false;  // tensors of mine may have more columns than golden's, which are nothing
   std::vector<std::string> other_buffers;  // of mine, whose captured values are not golden's
+  std::vector<std::string> other_weights;  // of mine, whose values are not golden's
   std::function<void(size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
 };

@@ -171,9 +171,9 @@ class Locator {
     options.interrupted = options_.interrupted;
     options.padded = !tests_.padded.empty();
     for (const Finding& finding : tests_.findings) {
-      if (is_buffer(finding))
-        options.other_buffers.push_back(
-            finding.module.empty() ? finding.slot : finding.module + '.' + finding.slot);
+      if (finding.kind != FindingKind::Weight) continue;
+      auto& others = is_buffer(finding) ? options.other_buffers : options.other_weights;
+      others.push_back(finding.module.empty() ? finding.slot : finding.module + '.' + finding.slot);
     }
     if (options_.progress) {
       options.progress = [this](size_t done, size_t total) {
