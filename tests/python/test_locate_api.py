@@ -58,7 +58,9 @@ def test_a_wrong_weight_is_named(golden: Path, tmp_path: Path, level: str) -> No
     assert first.ratio > 2.1
     assert verdict.candidates[0].to_dict() == first.to_dict()
     assert str(first) in verdict.sentence
-    assert " ".join(str(verdict).split()).endswith("confidence high")
+    *text, following = str(verdict).splitlines()
+    assert " ".join(" ".join(text).split()).endswith("confidence high")
+    assert following == f"next: {verdict.next}" and verdict.next.startswith("assay show ")
 
 
 def test_the_dictionary_is_a_copy_of_the_json(golden: Path, tmp_path: Path) -> None:
