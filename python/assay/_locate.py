@@ -269,7 +269,7 @@ def locate(
         list(ranks),
         jobs,
         max_memory,
-        _asked(own_error, runs, floor, golden_weights, slice, map, steps, ranks),
+        _asked(own_error, [] if save_floor else runs, save_floor or floor, golden_weights, slice, map, steps, ranks),
     )
     return Verdict(json.loads(document), text)
 

@@ -140,8 +140,8 @@ struct Command {
   std::string description;  // one sentence
   std::string example;      // that works; several lines where one is not enough
   std::string epilogue = {};
-  bool takes_command = false;  // "-- CMD ARGS" may follow the options
-  bool bare_command = false;   // and without "--": the first word that is no option is the program
+  bool takes_command = false;   // "-- CMD ARGS" may follow the options
+  bool bare_command = false;    // and without "--": the first word that is no option is the program
   bool ends_with_next = false;  // every outcome names one command that goes on, wrong options, too
   std::string short_usage = {};  // in place of the list of all options: "[OPTIONS] -- CMD ARGS ..."
   std::vector<Argument> arguments;

@@ -291,9 +291,8 @@ Answer answer_of(const CompareRequest& request, const CompareOutcome& outcome) {
 
 int report_compare_failure(const CompareRequest& request, const Error& error) {
   const bool is_of_checkpoints = error.code == Errc::WrongKind && !request.weight;
-  const std::string advice = is_of_checkpoints
-                                 ? checkpoint_advice(request.golden_path, request.my_path)
-                                 : std::string();
+  const std::string advice =
+      is_of_checkpoints ? checkpoint_advice(request.golden_path, request.my_path) : std::string();
   std::string next;
   if (is_of_checkpoints) next = checkpoint_command(request.golden_path, request.my_path);
   if (error.code == Errc::NothingInCommon) next = "assay show " + shell_quote(request.my_path);
@@ -326,15 +325,15 @@ int run_compare(const CompareRequest& request) {
       !outcome->comparison.gaps.empty())
     say("hint", "what of golden needs no partner can be named: --allow-unmatched PATTERN");
   const Answer answer = answer_of(request, *outcome);
-  return print_answer(answer, text, request.json,
-                      answer_json(answer, report::comparison_json(
-                                              {.comparison = outcome->comparison,
-                                               .golden = outcome->golden,
-                                               .mine = outcome->mine,
-                                               .verdict = outcome->verdict ? &*outcome->verdict
-                                                                           : nullptr,
-                                               .notes = outcome->notes,
-                                               .files = outcome->files})));
+  if (!request.json) return print_answer(answer, text, false, std::string());
+  const report::ComparisonSummary summary{
+      .comparison = outcome->comparison,
+      .golden = outcome->golden,
+      .mine = outcome->mine,
+      .verdict = outcome->verdict ? &*outcome->verdict : nullptr,
+      .notes = outcome->notes,
+      .files = outcome->files};
+  return print_answer(answer, {}, true, answer_json(answer, report::comparison_json(summary)));
 }
 
 void add_input_options(Command& command, CompareRequest& request) {

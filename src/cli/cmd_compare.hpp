@@ -33,7 +33,7 @@ struct CompareRequest {
   bool summary = true;
   bool jsonl = false;
   bool json = false;  // what was found as one object on standard output
-  std::string html;  // path of the page; empty: none
+  std::string html;   // path of the page; empty: none
   std::vector<std::string>
       details;  // shell patterns: rows of which the page says where they differ
   int jobs = 0;

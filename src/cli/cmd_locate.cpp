@@ -55,10 +55,10 @@ Result<Judged> locate_programs(const LocateRequest& request) {
 int run_locate(const LocateRequest& request) {
   for (const std::string& path : {request.golden_path, request.my_path}) {
     if (is_checkpoint(path))
-      return report_failure(
-          "locate", {Errc::WrongKind, path, std::nullopt, "is a checkpoint, and no run"},
-          checkpoint_advice(request.golden_path, request.my_path), request.json,
-          checkpoint_command(request.golden_path, request.my_path));
+      return report_failure("locate",
+                            {Errc::WrongKind, path, std::nullopt, "is a checkpoint, and no run"},
+                            checkpoint_advice(request.golden_path, request.my_path), request.json,
+                            checkpoint_command(request.golden_path, request.my_path));
   }
   const Result<Judged> located =
       request.bisect.golden.empty()

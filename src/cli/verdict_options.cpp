@@ -55,8 +55,10 @@ locate::Asked asked_of(const VerdictRequest& request, bool floors) {
     if (!value.empty()) asked.options += " " + std::string(option) + " " + shell_quote(value);
   };
   add("--own-error", request.own_error == "off" ? request.own_error : "");
-  for (const std::string& runs : request.floor_runs) add("--floor-run", runs);
-  add("--floor", request.floor_file);
+  if (request.save_floor.empty()) {
+    for (const std::string& runs : request.floor_runs) add("--floor-run", runs);
+  }
+  add("--floor", request.save_floor.empty() ? request.floor_file : request.save_floor);
   add("--golden-weights", request.golden_weights);
   add("--slice", request.slice);
   return asked;

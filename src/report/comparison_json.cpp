@@ -67,7 +67,7 @@ Json worst_json(const compare::Comparison& comparison) {
   return list;
 }
 
-/// Rows by what is said of them, of the sheet that shows most; sheets of graphs show one graph each.
+/// Rows by what is said of them, of the sheet that shows most; sheets of graphs show one each.
 Json verdicts_json(const ComparisonSummary& summary) {
   if (summary.verdict == nullptr) return nullptr;
   Json json = Json::object();

@@ -18,8 +18,8 @@ struct ComparisonSummary {
   const std::vector<std::string>& files;     // that were written
 };
 
-/// One object: counts, sheets, the worst rows, what the verdict says of how many rows, notes, files,
-/// and the verdict itself.
+/// One object: counts, sheets, the worst rows, what the verdict says of how many rows, notes,
+/// files, and the verdict itself.
 [[nodiscard]] std::string comparison_json(const ComparisonSummary& summary);
 
 }  // namespace assay::report

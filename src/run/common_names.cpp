@@ -482,7 +482,7 @@ namespace {
 
 /// The names of a run's files, once it is renamed. A path that two get was the outer one's.
 std::map<std::string, std::string, std::less<>> own_names_after(const Rename& rename,
-                                                               const Run& run) {
+                                                                const Run& run) {
   std::map<std::string, std::string, std::less<>> names;
   for (const auto& [path, type] : modules_of(run)) {
     const auto known = run.own_names.find(path);

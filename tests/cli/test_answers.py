@@ -76,6 +76,14 @@ def test_fingerprint(tmp_path):
     assert answer["bytes"] == (tmp_path / "golden.json.gz").stat().st_size
 
 
+@pytest.mark.parametrize("command", ["verify", "fingerprint"])
+@pytest.mark.parametrize(
+    ("words", "said"), [(["nowhere"], "nowhere"), ([], "RUN"), (["a", "--frob"], "unknown option --frob")]
+)
+def test_what_is_no_run_is_refused(tmp_path, command, words, said):
+    assert said in refusal(command, *words, cwd=tmp_path)
+
+
 def captured(folder: Path, *options: str) -> Path:
     done = run("dump", *options, "-o", folder, "--", sys.executable, EXAMPLE)
     assert done.returncode == 0, done.stderr

@@ -214,7 +214,7 @@ class Gate : private CaptureWatcher {
     const std::string& next = outcome_.judged.verdict.next;
     if (outcome_.kept)
       return next.starts_with("assay dump ") && !first_.twin.empty() ? twin_variable() + " " + next
-                                                                    : next;
+                                                                     : next;
     if (!request_.judge.verdict.why) return gate_command_line(request_, " --why");
     return gate_command_line(request_,
                              request_.judge.html.empty() ? " --html page.html" : " -o runs");

@@ -190,8 +190,7 @@ bool would_operators_tell(const Verdict& verdict) {
                                                            kInputsAreEqual, kStepsAreTheSame};
   if (verdict.outcome == VerdictOutcome::FirstWrong) return true;
   const Obligation* open = first_open(verdict);
-  return open == nullptr ||
-         std::ranges::find(kOfTheWhole, open->name) == kOfTheWhole.end();
+  return open == nullptr || std::ranges::find(kOfTheWhole, open->name) == kOfTheWhole.end();
 }
 
 void add_next_command(const run::Run& golden, const run::Run& mine, const Asked& asked,
