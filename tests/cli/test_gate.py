@@ -138,8 +138,12 @@ def test_clean_is_one_sentence_and_leaves_nothing(programs, golden, temporary):
 
 
 def test_modules_alone_are_enough_on_request(programs, golden):
-    done = gate(programs, golden, "--mine", command("healthy"), "--level", "module")
+    words = [golden, "--mine", command("healthy"), "--level", "module"]
+    done = gate(programs, *words, "--why")
     assert done.returncode == 0, done
+    # Not what was just asked, but with what decides the verdict.
+    assert shlex.split(next_of(done.stdout)) == ["assay", "gate", *map(str, words), "--html", "page.html"]
+    done = gate(programs, *words)
     assert sentence_of(done.stdout).startswith("clean: 16 captured values of mine are golden's function"), done.stdout
     phases = [line.split(": ")[1] for line in done.stderr.splitlines() if line.startswith("gate: ")]
     assert phases == ["mine, modules", "verdict"]

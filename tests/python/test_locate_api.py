@@ -80,6 +80,15 @@ def test_a_comparison_finds_the_verdict_when_it_is_asked(golden: Path, tmp_path:
     assert result.located is result.located
 
 
+def test_what_decides_the_verdict_goes_along_with_the_next_command(golden: Path, tmp_path: Path) -> None:
+    mine = capture(tmp_path / "a run", torch.bfloat16)
+    steps = iter([(0, 0)])
+    verdict = assay.locate(golden, mine, token_map=steps, ranks=[0], slice="step 0")
+    options = "--token-map 0:0 --ranks 0 --slice 'step 0'"
+    assert verdict.next == f"assay locate {golden} '{mine}' {options} --why"
+    assert str(verdict).endswith(f"\nnext: {verdict.next}\n")
+
+
 def test_a_slice_leaves_later_faults_out(golden: Path, tmp_path: Path) -> None:
     mine = capture(tmp_path / "mine", torch.bfloat16, gain=1.03)
     assert assay.locate(golden, mine, slice="0").outcome == "clean"
