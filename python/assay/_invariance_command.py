@@ -20,7 +20,7 @@ from typing import Any
 from assay import invariance
 from assay.errors import Error
 
-SAME, DIFFERS, CANNOT_JUDGE, INTERRUPTED = 0, 1, 125, 130
+SAME, DIFFERS, USAGE, CANNOT_JUDGE, INTERRUPTED = 0, 1, 2, 125, 130
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -53,6 +53,24 @@ def _capture(command: str, scenario: invariance.Scenario, folder: Path, program:
         raise ProgramFailed(f"nothing was captured of the program in the scenario {scenario.name}")
 
 
+def _answer(outcome: str, status: int, sentence: str, following: str) -> dict[str, Any]:
+    """The members that every command has with --json: docs/agents.md."""
+    return {
+        "version": 1,
+        "command": "invariance",
+        "outcome": outcome,
+        "exit_status": status,
+        "sentence": sentence,
+        "next": following,
+    }
+
+
+def _outcome(found: invariance.Invariance, require_invariant: bool) -> str:
+    if not found:
+        return "leaks"
+    return "not_invariant" if require_invariant and found.not_invariant else "no_leak"
+
+
 def run(command: str, options: dict[str, Any], program: Sequence[str]) -> int:
     """Runs all scenarios and prints what came of them; returns the exit status."""
     wanted = invariance.scenarios(
@@ -72,25 +90,35 @@ def run(command: str, options: dict[str, Any], program: Sequence[str]) -> int:
     elif found.leaks:
         fields["next"] = again.replace("invariance", "invariance -o runs", 1)
         found = invariance.Invariance(fields)
-    print(json.dumps(fields, indent=2) if options["json"] else str(found), end="\n" if options["json"] else "")
-    is_wrong = not found or (options["require_invariant"] and found.not_invariant)
-    return DIFFERS if is_wrong else SAME
+    outcome = _outcome(found, options["require_invariant"])
+    status = SAME if outcome == "no_leak" else DIFFERS
+    if options["json"]:
+        print(json.dumps({**_answer(outcome, status, found.sentence, fields["next"]), **fields}, indent=2))
+    else:
+        print(found, end="")
+    return status
 
 
 def main() -> int:
     """Returns 0 no leak, 1 leaks, 125 the program failed or nothing was captured, 2 wrong options, 130 interrupted."""
-    command, options, _, *program = sys.argv[1:]
+    command, text, _, *program = sys.argv[1:]
+    options = json.loads(text)
     try:
-        return run(command, json.loads(options), program)
+        return run(command, options, program)
     except KeyboardInterrupt:
         print("interrupted: not all scenarios were run", file=sys.stderr)
         return INTERRUPTED
     except ProgramFailed as failure:
-        print(f"cannot judge: {failure}\nnext: assay dump -o dump -- {shlex.join(program)}")
+        sentence, following = f"cannot judge: {failure}", f"assay dump -o dump -- {shlex.join(program)}"
+        answer = _answer("cannot_judge", CANNOT_JUDGE, sentence, following)
+        print(json.dumps(answer) if options["json"] else f"{sentence}\nnext: {following}")
         return CANNOT_JUDGE
     except Error as error:
+        status = USAGE if error.code == "Usage" else CANNOT_JUDGE
         print(f"error: {error}", file=sys.stderr)
-        return 2 if error.code == "Usage" else CANNOT_JUDGE
+        answer = _answer("error", status, str(error), "assay help invariance")
+        print(json.dumps(answer)) if options["json"] else print(f"next: {answer['next']}", file=sys.stderr)
+        return status
 
 
 if __name__ == "__main__":

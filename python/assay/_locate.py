@@ -7,6 +7,7 @@ import copy
 import importlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
@@ -155,10 +156,9 @@ class Verdict:
         return str(self._fields["confidence"])
 
     @property
-    def next(self) -> Optional[str]:
-        """A command that would tell more, None when none would."""
-        command = self._fields["next"]
-        return None if command is None else str(command)
+    def next(self) -> str:
+        """The one command that goes on: a line for a shell; words in capitals are yours to fill in."""
+        return str(self._fields["next"])
 
     @property
     def tokens(self) -> Optional[dict[str, Any]]:
@@ -175,7 +175,7 @@ class Verdict:
         return [str(note) for note in self._fields["notes"]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as ``assay locate --json`` prints it."""
+        """Everything, as ``assay locate --json`` prints it, but for ``command`` and ``exit_status``."""
         return copy.deepcopy(self._fields)
 
     def __str__(self) -> str:
@@ -253,19 +253,47 @@ def locate(
     """
     if floor is not None and floor_runs:
         raise ValueError("floor and floor_runs exclude each other")
+    runs = [(os.fspath(first), os.fspath(second)) for first, second in floor_runs]
+    steps = token_pairs(token_map)
     document, text = _opcheck._locate(
         os.fspath(golden),
         os.fspath(mine),
         own_error,
-        [(os.fspath(first), os.fspath(second)) for first, second in floor_runs],
+        runs,
         "" if floor is None else os.fspath(floor),
         "" if save_floor is None else os.fspath(save_floor),
         "" if golden_weights is None else os.fspath(golden_weights),
         slice,
         json_text(map),
-        token_pairs(token_map),
+        steps,
         list(ranks),
         jobs,
         max_memory,
+        _asked(own_error, [] if save_floor else runs, save_floor or floor, golden_weights, slice, map, steps, ranks),
     )
     return Verdict(json.loads(document), text)
+
+
+def _asked(
+    own_error: bool,
+    floor_runs: Sequence[tuple[str, str]],
+    floor: Optional[PathLike],
+    golden_weights: Optional[PathLike],
+    slice: str,
+    map: Union[PathLike, Sequence[Mapping[str, str]], None],
+    steps: Sequence[tuple[int, int]],
+    ranks: Sequence[int],
+) -> str:
+    """What decides the verdict, as options of ``assay locate`` with a blank before each; a `map` only where it is a
+    file."""
+    words = [
+        *(("--token-map", ",".join(f"{golden}:{mine}" for golden, mine in steps)) if steps else ()),
+        *(("--ranks", ",".join(str(rank) for rank in ranks)) if ranks else ()),
+        *(("--map", os.fspath(map)) if isinstance(map, (str, os.PathLike)) else ()),
+        *(() if own_error else ("--own-error", "off")),
+        *(word for first, second in floor_runs for word in ("--floor-run", f"{first}:{second}")),
+        *(() if floor is None else ("--floor", os.fspath(floor))),
+        *(() if golden_weights is None else ("--golden-weights", os.fspath(golden_weights))),
+        *(("--slice", slice) if slice else ()),
+    ]
+    return "".join(f" {shlex.quote(word)}" for word in words)

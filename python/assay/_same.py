@@ -37,8 +37,7 @@ class Different(AssertionError):
     def __init__(self, verdict: Verdict, golden: PathLike, mine: PathLike):
         self.verdict = verdict
         self.golden, self.mine = os.fspath(golden), os.fspath(mine)
-        sentence = verdict.sentence.removesuffix(f"; next: {verdict.next}")
-        super().__init__("\n".join([sentence, *self._where(), f"next: {self.next}"]))
+        super().__init__("\n".join([verdict.sentence, *self._where(), f"next: {self.next}"]))
 
     @property
     def next(self) -> str:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/answer.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "cli/command.hpp"
 
 namespace assay::cli {
@@ -20,10 +22,33 @@ JsonObject answer_json(const Answer& answer) {
   return std::move(json.add("next", answer.next));
 }
 
+std::string answer_json(const Answer& answer, const std::string& object) {
+  using Json = nlohmann::ordered_json;
+  const Json members = Json::parse(answer_json(answer).text());
+  Json json = members;
+  json.update(Json::parse(object));
+  json.update(members);
+  return json.dump(2) + "\n";
+}
+
+int print_answer(const Answer& answer, std::string_view text, bool json,
+                 const std::string& object) {
+  return print_result(json ? object : std::string(text) + next_line(answer.next),
+                      answer.exit_status);
+}
+
 int print_answer(const Answer& answer, std::string_view text, bool json, const JsonObject& object) {
-  const std::string shown =
-      json ? object.text() + "\n" : std::string(text) + next_line(answer.next);
-  return print_result(shown, answer.exit_status);
+  return print_answer(answer, text, json, object.text() + "\n");
+}
+
+int report_failure(std::string_view command, const Error& error, std::string_view hint, bool json,
+                   const std::string& next) {
+  const Answer answer{command, "error", error.describe(),
+                      next.empty() ? "assay help " + std::string(command) : next,
+                      report_error(error, hint)};
+  if (json) return print_answer(answer, {}, json, answer_json(answer));
+  say("next", answer.next);
+  return answer.exit_status;
 }
 
 }  // namespace assay::cli

@@ -8,11 +8,14 @@
 
 #include "base/suggest.hpp"
 #include "base/text.hpp"
+#include "cli/answer.hpp"
 #include "cli/command.hpp"
 #include "cli/list_text.hpp"
 
 namespace assay::cli {
 namespace {
+
+constexpr std::string_view kOurName = "assay ";
 
 bool contains(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -395,21 +398,35 @@ HelpPage help_page(const Command& command) {
   return page;
 }
 
-int usage_error(const Command& command, const std::string& message) {
-  if (command.caller.is_ours())
-    return report_error(message, command.caller.program + " --help lists the options");
+namespace {
+
+/// --json stands among the options, as far as words that cannot be parsed tell.
+bool wants_json(const Words& words) {
+  const auto end = std::ranges::find(words, "--");
+  return std::find(words.begin(), end, "--json") != end;
+}
+
+int usage_error(const Command& command, const Words& words, const std::string& message) {
+  const Caller& caller = command.caller;
+  if (command.ends_with_next) {
+    const std::string_view name = std::string_view(caller.program).substr(kOurName.size());
+    return report_failure(name, {Errc::Usage, {}, std::nullopt, message}, {}, wants_json(words));
+  }
+  if (caller.is_ours()) return report_error(message, caller.program + " --help lists the options");
   std::fprintf(stderr, "usage: %s\n%s: error: %s\n", usage_of(command).c_str(),
-               command.caller.program.c_str(), printable(message).c_str());
+               caller.program.c_str(), printable(message).c_str());
   return kUsageOrInput;
 }
 
+}  // namespace
+
 int run_command(const Command& command, const Words& words) {
   const Result<ParsedArguments> parsed = parse_arguments(command, words);
-  if (!parsed) return usage_error(command, parsed.error().message);
+  if (!parsed) return usage_error(command, words, parsed.error().message);
   if (parsed->given("--help")) return print_help(help_page(command));
   if (command.check) {
     if (const Status fits = command.check(*parsed); !fits)
-      return usage_error(command, fits.error().message);
+      return usage_error(command, words, fits.error().message);
   }
   return command.run(*parsed);
 }

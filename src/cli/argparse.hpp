@@ -140,8 +140,9 @@ struct Command {
   std::string description;  // one sentence
   std::string example;      // that works; several lines where one is not enough
   std::string epilogue = {};
-  bool takes_command = false;  // "-- CMD ARGS" may follow the options
-  bool bare_command = false;   // and without "--": the first word that is no option is the program
+  bool takes_command = false;   // "-- CMD ARGS" may follow the options
+  bool bare_command = false;    // and without "--": the first word that is no option is the program
+  bool ends_with_next = false;  // every outcome names one command that goes on, wrong options, too
   std::string short_usage = {};  // in place of the list of all options: "[OPTIONS] -- CMD ARGS ..."
   std::vector<Argument> arguments;
   /// What the options mean together, before anything is done. errors  Usage
@@ -187,10 +188,8 @@ void add_log_level(Command& command, std::string& level);
 /// errors    Usage with argparse's message, without "error:"
 [[nodiscard]] Result<ParsedArguments> parse_arguments(const Command& command, const Words& words);
 [[nodiscard]] HelpPage help_page(const Command& command);
-/// A usage error in the name's own words: ours with a hint, the old names' as argparse's. Returns
-/// its status, 2.
-int usage_error(const Command& command, const std::string& message);
-/// Parses, answers --help and wrong usage, runs.
+/// Parses, answers --help and wrong usage, runs. Wrong usage is told in the name's own words: ours
+/// with what to type next, the old names' as argparse's.
 int run_command(const Command& command, const Words& words);
 
 }  // namespace assay::cli

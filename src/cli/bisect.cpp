@@ -65,7 +65,7 @@ Result<Judged> bisect(const BisectRequest& request, const JudgeRuns& judge,
   }
   first.notes.push_back("its operators, captured once more, show no fault of their own: " +
                         std::string(outcome_name(second.verdict.outcome)));
-  first.verdict.next.clear();
+  first.verdict.next = first.verdict.next_at_hand;
   return first;
 }
 

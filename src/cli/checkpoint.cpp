@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/shell_words.hpp"
+
 namespace assay::cli {
 namespace {
 
@@ -40,10 +42,17 @@ std::string checkpoint_advice(const std::string& golden, const std::string& mine
   const std::string my_checkpoint = checkpoint_around(mine);
   if (golden_checkpoint.empty() && my_checkpoint.empty()) return {};
   if (!golden_checkpoint.empty() && !my_checkpoint.empty())
-    return "two checkpoints are compared by their weights; add -w: assay compare -w " +
-           golden_checkpoint + " " + my_checkpoint;
+    return "two checkpoints are compared by their weights; add -w: " +
+           checkpoint_command(golden, mine);
   return (golden_checkpoint.empty() ? mine : golden) +
          " is a checkpoint, whose weights are compared with those of another one; for that add -w";
+}
+
+std::string checkpoint_command(const std::string& golden, const std::string& mine) {
+  const std::string golden_checkpoint = checkpoint_around(golden);
+  const std::string my_checkpoint = checkpoint_around(mine);
+  if (golden_checkpoint.empty() || my_checkpoint.empty()) return {};
+  return "assay compare -w " + shell_quote(golden_checkpoint) + " " + shell_quote(my_checkpoint);
 }
 
 }  // namespace assay::cli

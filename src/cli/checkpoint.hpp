@@ -13,4 +13,7 @@ namespace assay::cli {
 /// are compared by their weights; add -w: assay compare -w G M". Empty when neither is.
 [[nodiscard]] std::string checkpoint_advice(const std::string& golden, const std::string& mine);
 
+/// "assay compare -w G M" of two checkpoints, or files inside them; empty otherwise.
+[[nodiscard]] std::string checkpoint_command(const std::string& golden, const std::string& mine);
+
 }  // namespace assay::cli

@@ -10,7 +10,9 @@
 #include "base/log.hpp"
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
+#include "base/shell_words.hpp"
 #include "base/text.hpp"
+#include "cli/answer.hpp"
 #include "cli/checkpoint.hpp"
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
@@ -20,7 +22,9 @@
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
+#include "locate/verdict/sentence.hpp"
 #include "pair/explicit_pairs.hpp"
+#include "report/comparison_json.hpp"
 #include "report/files.hpp"
 #include "report/html/comparison_page.hpp"
 #include "report/terminal.hpp"
@@ -30,7 +34,6 @@
 namespace assay::cli {
 namespace {
 
-constexpr std::string_view kUsageHint = "assay compare --help shows every option with an example";
 constexpr uint64_t kMinMemory = uint64_t{32} << 20;
 
 Result<std::vector<compare::LimitRule>> read_limit_rules(const std::string& path) {
@@ -69,14 +72,37 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   return options;
 }
 
-int status_by_limits(const compare::Comparison& comparison, const CompareRequest& request) {
-  if (request.exit_zero) return kSame;
+int status_by_limits(const compare::Comparison& comparison) {
   if (comparison.damaged) return kCannotJudge;
   if (!comparison.judged) return kSame;
   if (comparison.is_within_limits()) return kSame;
   // Limits were given and nothing could be held against them: that is no pass.
   const compare::Comparison::Counts counts = comparison.counts();
   return counts.failed > 0 || counts.pairs == 0 ? kDiffers : kCannotJudge;
+}
+
+std::string_view word_by_limits(const compare::Comparison& comparison) {
+  const compare::Comparison::Counts counts = comparison.counts();
+  if (comparison.damaged) return "not_comparable";
+  if (counts.pairs == 0) return "nothing_compared";
+  if (!comparison.judged) return counts.identical == counts.pairs ? "same" : "differs";
+  if (comparison.is_within_limits()) return "within_limits";
+  return counts.failed > 0 ? "beyond_limits" : "not_comparable";
+}
+
+/// What is beyond a limit stays so; else a verdict that was asked for decides.
+void conclude(const CompareRequest& request, CompareOutcome* outcome) {
+  outcome->word = word_by_limits(outcome->comparison);
+  outcome->exit_status = status_by_limits(outcome->comparison);
+  if (request.verdict && outcome->verdict && outcome->exit_status != kDiffers) {
+    const locate::Verdict& verdict = *outcome->verdict;
+    const int status = exit_status_of(verdict);
+    if (status != kSame || outcome->exit_status == kSame) {
+      outcome->word = outcome_name(verdict.outcome, verdict.order_known);
+      outcome->exit_status = status;
+    }
+  }
+  if (request.exit_zero) outcome->exit_status = kSame;
 }
 
 }  // namespace
@@ -93,6 +119,9 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
   }
   VerdictRequest options = request.verdict_options;
   options.jobs = request.jobs;
+  options.asked.tables = true;
+  options.asked.page = !request.html.empty();
+  if (!request.rank.empty()) options.asked.options += " --ranks " + request.rank;
   Result<locate::Verdict> verdict =
       find_verdict(compared.golden, compared.mine, outcome->comparison.pairs, options,
                    comparison.progress, &outcome->notes);
@@ -181,11 +210,9 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
         request.html));
     outcome.files.push_back(request.html);
   }
-  outcome.exit_status = status_by_limits(outcome.comparison, request);
-  if (with_verdict && !request.exit_zero && outcome.exit_status != kDiffers) {
-    const int status = exit_status_of(*outcome.verdict);
-    if (status != kSame) outcome.exit_status = status;
-  }
+  conclude(request, &outcome);
+  outcome.golden = std::move(compared.golden);
+  outcome.mine = std::move(compared.mine);
   return outcome;
 }
 
@@ -217,8 +244,6 @@ std::string_view hint_for(const Error& error) {
       return "name two files, or two folders; a file inside a run can be given by its path";
     case Errc::NothingInCommon:
       return "align them with --token-map GOLDEN:MINE, for example --token-map 0:1";
-    case Errc::Usage:
-      return kUsageHint;
     default:
       return {};
   }
@@ -232,6 +257,49 @@ std::string first_bad(const CompareOutcome& outcome) {
   return outcome.verdict->candidates.front().node;
 }
 
+bool is_sentence_of_verdict(const CompareRequest& request, const CompareOutcome& outcome) {
+  return request.verdict && outcome.verdict &&
+         outcome.word == outcome_name(outcome.verdict->outcome, outcome.verdict->order_known);
+}
+
+/// That of the verdict. Without one: the verdict where whole runs have one, the page, the tensors.
+std::string next_of(const CompareRequest& request, const CompareOutcome& outcome) {
+  if (outcome.verdict) return outcome.verdict->next;
+  for (const run::Run* run : {&outcome.golden, &outcome.mine}) {
+    if (!run->first_damage().empty()) return "assay verify " + shell_quote(run->path);
+  }
+  const std::string runs =
+      " " + shell_quote(request.golden_path) + " " + shell_quote(request.my_path);
+  const bool whole_runs =
+      !outcome.two_files && !outcome.comparison.weights && !outcome.comparison.named_pairs;
+  const bool was_judged = request.judge && request.level != compare::LevelChoice::Logits;
+  if (whole_runs && !was_judged)
+    return "assay locate" + runs + asked_of(request.verdict_options, false).options;
+  if (request.html.empty())
+    return std::string("assay compare") + (outcome.comparison.weights ? " -w" : "") + runs +
+           " --html page.html";
+  return "assay show " +
+         shell_quote(outcome.comparison.named_pairs ? request.golden_path : request.my_path);
+}
+
+Answer answer_of(const CompareRequest& request, const CompareOutcome& outcome) {
+  return {"compare", outcome.word,
+          is_sentence_of_verdict(request, outcome) ? locate::sentence(*outcome.verdict)
+                                                   : report::verdict(outcome.comparison),
+          next_of(request, outcome), outcome.exit_status};
+}
+
+int report_compare_failure(const CompareRequest& request, const Error& error) {
+  const bool is_of_checkpoints = error.code == Errc::WrongKind && !request.weight;
+  const std::string advice =
+      is_of_checkpoints ? checkpoint_advice(request.golden_path, request.my_path) : std::string();
+  std::string next;
+  if (is_of_checkpoints) next = checkpoint_command(request.golden_path, request.my_path);
+  if (error.code == Errc::NothingInCommon) next = "assay show " + shell_quote(request.my_path);
+  return report_failure("compare", error, advice.empty() ? hint_for(error) : advice, request.json,
+                        next);
+}
+
 int run_compare(const CompareRequest& request) {
   const Result<CompareOutcome> outcome = run_comparison(request);
   if (!outcome) {
@@ -239,11 +307,7 @@ int run_compare(const CompareRequest& request) {
       say("interrupted", "no report was written");
       return kInterrupted;
     }
-    const Error& error = outcome.error();
-    const std::string advice = error.code == Errc::WrongKind && !request.weight
-                                   ? checkpoint_advice(request.golden_path, request.my_path)
-                                   : std::string();
-    return report_error(error, advice.empty() ? hint_for(error) : std::string_view(advice));
+    return report_compare_failure(request, outcome.error());
   }
   for (const std::string& note : outcome->notes) say("note", note);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
@@ -260,7 +324,16 @@ int run_compare(const CompareRequest& request) {
   if (outcome->exit_status == kCannotJudge && !outcome->comparison.damaged &&
       !outcome->comparison.gaps.empty())
     say("hint", "what of golden needs no partner can be named: --allow-unmatched PATTERN");
-  return print_result(text, outcome->exit_status);
+  const Answer answer = answer_of(request, *outcome);
+  if (!request.json) return print_answer(answer, text, false, std::string());
+  const report::ComparisonSummary summary{
+      .comparison = outcome->comparison,
+      .golden = outcome->golden,
+      .mine = outcome->mine,
+      .verdict = outcome->verdict ? &*outcome->verdict : nullptr,
+      .notes = outcome->notes,
+      .files = outcome->files};
+  return print_answer(answer, {}, true, answer_json(answer, report::comparison_json(summary)));
 }
 
 void add_input_options(Command& command, CompareRequest& request) {
@@ -270,7 +343,7 @@ void add_input_options(Command& command, CompareRequest& request) {
   command.in_group("Selection");
   add_level_row(command, "Compare layers, modules or every module; default: all three",
                 request.level);
-  add_pair_options(command, request.user);
+  add_pair_options(command, request.user, request.verdict_options.asked.options);
   command.add("--rank, -r N", "Compare only this rank", request.rank);
   command.add("--op-mapping-file, -mf PATH",
               "Own table of operator types: op_mapping_file.json or its folder",
@@ -304,6 +377,7 @@ void add_output_options(Command& command, CompareRequest& request) {
               "FILE.py:FUNC or FILE.so:FUNC, one more column each",
               added_to(request.custom_algorithms));
   command.add("--output, -o DIR", "Folder for the report; default: this one", request.output);
+  command.add("--json", "What was found as one JSON object", request.json);
   command.add("--jsonl", "The report also as JSON lines", request.jsonl);
   command.add("--html FILE", "One page to open in a browser, without a network", request.html);
   command.add("--details PATTERN",
@@ -377,10 +451,11 @@ Command compare_command(const Caller& caller) {
       "the first wrong operator.\n"
       "Exit status: 0 same or no limit given, 1 beyond a limit, 125 not comparable as a whole, 2 "
       "wrong options or input, 3 our fault.";
+  command.ends_with_next = true;
   command.run = [parsed](const ParsedArguments& given) {
     CompareRequest& request = parsed->request;
     if (const std::string problem = problem_of(request); !problem.empty())
-      return report_error(problem, kUsageHint);
+      return report_compare_failure(request, {Errc::Usage, {}, std::nullopt, problem});
     request.output_given = given.given("--output");
     request.judge = request.compat == "none";
     set_log_level(parsed->log_level);

@@ -32,7 +32,8 @@ struct CompareRequest {
   bool unmatched = false;
   bool summary = true;
   bool jsonl = false;
-  std::string html;  // path of the page; empty: none
+  bool json = false;  // what was found as one object on standard output
+  std::string html;   // path of the page; empty: none
   std::vector<std::string>
       details;  // shell patterns: rows of which the page says where they differ
   int jobs = 0;
@@ -51,11 +52,15 @@ struct CompareRequest {
 
 /// What a comparison gave, before anybody prints it.
 struct CompareOutcome {
+  run::Run golden, mine;
   compare::Comparison comparison;
   std::vector<std::string> files;  // written reports
   std::vector<std::string> notes;  // for the user, one sentence each
   bool two_files = false;          // golden and mine are one tensor file each
   std::optional<locate::Verdict> verdict;
+  /// "same" "differs" "nothing_compared" "within_limits" "beyond_limits" "not_comparable"; with
+  /// --verdict that of the verdict where it decides the status.
+  std::string_view word;
   int exit_status = 0;
 };
 

@@ -24,8 +24,6 @@
 namespace assay::cli {
 namespace {
 
-constexpr std::string_view kUsageHint =
-    "assay fingerprint --help shows every option with an example";
 constexpr std::string_view kUsualName = "golden.json.gz";
 
 struct FingerprintRequest {
@@ -148,7 +146,10 @@ Result<Written> write_fingerprint(const FingerprintRequest& request) {
 
 int run_fingerprint(const FingerprintRequest& request) {
   if (!request.floor_file.empty() && !request.floor_runs.empty())
-    return report_error("--floor and --floor-run exclude each other", kUsageHint);
+    return report_failure(
+        "fingerprint",
+        {Errc::Usage, {}, std::nullopt, "--floor and --floor-run exclude each other"}, {},
+        request.json);
   const InterruptGuard interrupt_guard;
   const Result<Written> written = until_interrupted([&] { return write_fingerprint(request); });
   if (written) {
@@ -160,7 +161,7 @@ int run_fingerprint(const FingerprintRequest& request) {
     say("interrupted", "no fingerprint was written");
     return kInterrupted;
   }
-  return report_error(written.error(), written.error().code == Errc::Usage ? kUsageHint : "");
+  return report_failure("fingerprint", written.error(), {}, request.json);
 }
 
 }  // namespace
@@ -192,6 +193,7 @@ Command fingerprint_command(const Caller& caller) {
   command.epilogue =
       "Exit status: 0 written, 2 wrong options or input, a damaged or incomplete run, 3 our fault, "
       "130 interrupted.";
+  command.ends_with_next = true;
   command.run = [request](const ParsedArguments&) { return run_fingerprint(*request); };
   return command;
 }

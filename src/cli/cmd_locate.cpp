@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/shell_words.hpp"
+#include "cli/answer.hpp"
 #include "cli/bisect.hpp"
 #include "cli/checkpoint.hpp"
 #include "cli/cmd_compare.hpp"
@@ -12,13 +14,12 @@
 #include "cli/pair_options.hpp"
 #include "cli/ranges.hpp"
 #include "cli/verdict_options.hpp"
+#include "locate/verdict/sentence.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
 
 namespace assay::cli {
 namespace {
-
-constexpr std::string_view kUsageHint = "assay locate --help shows every option with an example";
 
 struct LocateRequest {
   std::string golden_path;
@@ -41,6 +42,7 @@ class SayCaptures : public CaptureWatcher {
 Result<Judged> locate_programs(const LocateRequest& request) {
   JudgeRequest only_verdict = request.judge;
   only_verdict.html.clear();
+  only_verdict.verdict.asked.page = !request.judge.html.empty();
   const auto judge = [&](const std::string& golden, const std::string& mine) {
     return judge_runs(golden, mine, only_verdict);
   };
@@ -53,8 +55,10 @@ Result<Judged> locate_programs(const LocateRequest& request) {
 int run_locate(const LocateRequest& request) {
   for (const std::string& path : {request.golden_path, request.my_path}) {
     if (is_checkpoint(path))
-      return report_error(path + ": is a checkpoint, and no run",
-                          checkpoint_advice(request.golden_path, request.my_path));
+      return report_failure("locate",
+                            {Errc::WrongKind, path, std::nullopt, "is a checkpoint, and no run"},
+                            checkpoint_advice(request.golden_path, request.my_path), request.json,
+                            checkpoint_command(request.golden_path, request.my_path));
   }
   const Result<Judged> located =
       request.bisect.golden.empty()
@@ -65,17 +69,26 @@ int run_locate(const LocateRequest& request) {
       say("interrupted", "no verdict");
       return kInterrupted;
     }
-    return report_error(located.error(), located.error().code == Errc::Usage ? kUsageHint : "");
+    const Error& error = located.error();
+    const bool of_programs = !request.bisect.golden.empty() && error.code != Errc::Usage;
+    return report_failure("locate", error, {}, request.json,
+                          of_programs ? "assay doctor"
+                          : error.code == Errc::NothingInCommon
+                              ? "assay show " + shell_quote(request.my_path)
+                              : "");
   }
   for (const std::string& note : located->notes) say("note", note);
-  const int status = request.exit_zero ? kSame : exit_status_of(located->verdict);
-  if (request.json) return print_result(report::verdict_json(located->verdict), status);
+  const locate::Verdict& verdict = located->verdict;
+  const Answer answer{"locate", outcome_name(verdict.outcome, verdict.order_known),
+                      locate::sentence(verdict), verdict.next,
+                      request.exit_zero ? kSame : exit_status_of(verdict)};
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
                                          .why = request.judge.verdict.why,
                                          .tokens = request.judge.verdict.tokens,
                                          .files = {}};
-  return print_result(report::verdict_text(located->verdict, terminal), status);
+  return print_answer(answer, report::verdict_text(verdict, terminal), request.json,
+                      answer_json(answer, report::verdict_json(verdict)));
 }
 
 // What is missing, or given twice; empty when the request can be carried out.
@@ -104,10 +117,10 @@ Command locate_command(const Caller& caller) {
   command.add("--mine COMMAND", "Command line of the program under test", request->bisect.mine);
   command.add("--output, -o DIR", "Folder of the captured runs; default: locate-runs",
               request->bisect.output);
-  add_pair_options(command, request->judge.said);
+  add_pair_options(command, request->judge.said, request->judge.verdict.asked.options);
   add_verdict_options(command, request->judge.verdict);
   command.in_group("Output");
-  command.add("--json", "The verdict as JSON", request->json);
+  command.add("--json", "What was found as one JSON object", request->json);
   command.add("--html FILE", "One page to open in a browser, without a network",
               request->judge.html);
   command.add("--exit-zero", "Exit status 0 whatever is found", request->exit_zero);
@@ -124,9 +137,11 @@ Command locate_command(const Caller& caller) {
   command.epilogue =
       "Exit status: 0 clean, 1 a wrong operator is named, 125 nothing can be judged, 2 wrong "
       "options or input, 3 our fault.";
+  command.ends_with_next = true;
   command.run = [request](const ParsedArguments&) {
     const std::string problem = problem_of(*request);
-    return problem.empty() ? run_locate(*request) : report_error(problem, kUsageHint);
+    if (problem.empty()) return run_locate(*request);
+    return report_failure("locate", {Errc::Usage, {}, std::nullopt, problem}, {}, request->json);
   };
   return command;
 }

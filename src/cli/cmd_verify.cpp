@@ -77,7 +77,9 @@ JsonObject json_of(const Answer& answer, const run::Verification& verified) {
 int run_verify(const VerifyRequest& request) {
   const InterruptGuard interrupt_guard;
   const Result<run::Run> run = run::open_run(request.path);
-  if (!run) return report_error(run.error(), "assay verify RUN takes what assay show takes");
+  if (!run)
+    return report_failure("verify", run.error(), "assay verify RUN takes what assay show takes",
+                          request.json);
   Result<run::Verification> verified = fail(Errc::Internal, "");
   {
     ProgressBar bar;
@@ -87,7 +89,7 @@ int run_verify(const VerifyRequest& request) {
                .interrupted = &interrupted()});
   }
   if (!verified) {
-    if (!interrupted()) return report_error(verified.error());
+    if (!interrupted()) return report_failure("verify", verified.error(), {}, request.json);
     say("interrupted", "not everything was read");
     return kInterrupted;
   }
@@ -113,6 +115,7 @@ Command verify_command(const Caller& caller) {
   command.epilogue =
       "Exit status: 0 whole, 1 damaged, 125 whole as far as it goes (the capture did not finish), "
       "2 wrong options or input, 3 our fault.";
+  command.ends_with_next = true;
   command.run = [request](const ParsedArguments&) { return run_verify(*request); };
   return command;
 }

@@ -45,9 +45,11 @@ Result<Judged> judge(const std::string& golden_path, const std::string& my_path,
   for (const run::Run* side : {&golden, &mine}) {
     for (const std::string& warning : side->warnings) judged.notes.push_back(warning);
   }
+  VerdictRequest wanted = request.verdict;
+  wanted.asked.page |= !request.html.empty();
   ASSAY_TRY(judged.verdict,
             find_verdict(
-                golden, mine, pairs, request.verdict,
+                golden, mine, pairs, wanted,
                 [&](size_t done, size_t total) { bar.update(done, total); }, &judged.notes));
   if (!request.html.empty()) ASSAY_TRY_STATUS(write_page(pair, judged, request));
   return judged;

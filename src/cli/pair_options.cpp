@@ -3,6 +3,7 @@
 
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
+#include "base/shell_words.hpp"
 #include "base/text.hpp"
 #include "cli/list_text.hpp"
 
@@ -20,6 +21,15 @@ Result<int64_t> parse_integer(std::string_view text, std::string_view what) {
 Result<std::vector<pair::ExplicitPair>> read_map(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   return in_file(path, pair::parse_explicit_pairs(as_text(file.bytes())));
+}
+
+/// The value where it belongs, and the option behind `words`.
+Store noted(std::string_view option, std::string& words, Store store) {
+  return [option, &words, store = std::move(store)](const Words& values) -> Status {
+    ASSAY_TRY_STATUS(store(values));
+    words += " " + std::string(option) + " " + shell_quote(values.front());
+    return {};
+  };
 }
 
 }  // namespace
@@ -60,14 +70,15 @@ Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(std::string_vie
   return map;
 }
 
-void add_pair_options(Command& command, pair::UserRules& rules) {
+void add_pair_options(Command& command, pair::UserRules& rules, std::string& words) {
   command.in_group("Selection");
   command.add("--token-map LIST", "Pair step G of golden with step M of mine: G:M,...",
-              parsed_into(rules.token_map, parse_token_map));
-  command.add("--ranks LIST", "Only these ranks: 0,3-5", parsed_into(rules.ranks, parse_ranks));
+              noted("--token-map", words, parsed_into(rules.token_map, parse_token_map)));
+  command.add("--ranks LIST", "Only these ranks: 0,3-5",
+              noted("--ranks", words, parsed_into(rules.ranks, parse_ranks)));
   command.add("--map FILE",
               "JSON list of {\"golden\": ..., \"my\": ...} pairs that win over every rule",
-              parsed_into(rules.explicit_pairs, read_map));
+              noted("--map", words, parsed_into(rules.explicit_pairs, read_map)));
 }
 
 }  // namespace assay::cli

@@ -2,6 +2,7 @@
 // What `assay compare` and `assay locate` share: what the user says corresponds.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,8 +12,9 @@
 
 namespace assay::cli {
 
-/// --token-map, --ranks and --map.
-void add_pair_options(Command& command, pair::UserRules& rules);
+/// --token-map, --ranks and --map. `words` gets them as they were given, quoted for a shell, with a
+/// blank before each.
+void add_pair_options(Command& command, pair::UserRules& rules, std::string& words);
 
 /// "0,3-5" -> 0 3 4 5. errors  Usage
 [[nodiscard]] Result<std::vector<int>> parse_ranks(std::string_view text);

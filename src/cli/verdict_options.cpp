@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "base/paths.hpp"
+#include "base/shell_words.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "engines/engines.hpp"
@@ -44,6 +45,24 @@ Result<locate::FloorProfile> measure(const run::Run& golden, const run::Run& min
 }
 
 }  // namespace
+
+locate::Asked asked_of(const VerdictRequest& request, bool floors) {
+  locate::Asked asked = request.asked;
+  asked.why = request.why;
+  asked.golden_weights = !request.golden_weights.empty();
+  asked.floors = floors;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) asked.options += " " + std::string(option) + " " + shell_quote(value);
+  };
+  add("--own-error", request.own_error == "off" ? request.own_error : "");
+  if (request.save_floor.empty()) {
+    for (const std::string& runs : request.floor_runs) add("--floor-run", runs);
+  }
+  add("--floor", request.save_floor.empty() ? request.floor_file : request.save_floor);
+  add("--golden-weights", request.golden_weights);
+  add("--slice", request.slice);
+  return asked;
+}
 
 Result<std::pair<std::string, std::string>> parse_floor_run(const std::string& text,
                                                             const std::string& golden_path) {
@@ -129,6 +148,7 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
   if (!request.save_floor.empty())
     ASSAY_TRY_STATUS(locate::write_profile(request.save_floor, *floors));
   if (floors) options.floors = &*floors;
+  options.asked = asked_of(request, floors.has_value());
   ASSAY_TRY(locate::Verdict verdict, locate::locate(golden, mine, pairs, options));
   if (verdict.floor == locate::Floor::Measured && !golden.floors.empty() &&
       request.floor_runs.empty() && request.floor_file.empty())

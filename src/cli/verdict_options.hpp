@@ -25,9 +25,16 @@ struct VerdictRequest {
   bool tokens = false;                  // list what the runs choose
   int jobs = 0;
   uint64_t max_memory = 0;  // 0: the library's own
+  /// What the command does besides, and what the user says corresponds; the rest is found above.
+  locate::Asked asked = {};
 };
 
 void add_verdict_options(Command& command, VerdictRequest& request);
+
+/// What the verdict depends on goes along with the command that comes next.
+///
+/// floors   there are some: of the options, or golden's own
+[[nodiscard]] locate::Asked asked_of(const VerdictRequest& request, bool floors);
 
 /// Options that exclude each other, a file of --floor that cannot be read: said before anything is
 /// captured or compared.

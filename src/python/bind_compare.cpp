@@ -246,6 +246,7 @@ Status write_page(ComparisonObject& self, const std::string& path) {
     locate::LocateOptions options;
     options.engines = engines::all();
     options.jobs = self.jobs;
+    options.asked = {.tables = true, .page = true};
     Result<locate::Verdict> found =
         locate::locate(self.golden, self.mine, self.comparison.pairs, options);
     if (found) {

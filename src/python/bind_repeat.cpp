@@ -52,7 +52,7 @@ class RepeatedRuns {
     return to_str(report::repeat_json(outcome(note, next)));
   }
   [[nodiscard]] nb::str text(const std::string& note, const std::string& next) const {
-    return to_message(report::repeat_text(outcome(note, next), kWidth));
+    return to_message(report::repeat_text(outcome(note, next), kWidth) + "next: " + next + "\n");
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/atomic_file.hpp"
+#include "base/text.hpp"
 #include "engines/engines.hpp"
 #include "locate/noise/fingerprint_floors.hpp"
 #include "locate/verdict/locate.hpp"
@@ -42,6 +43,7 @@ struct Request {
   std::vector<int> ranks;
   int jobs = 0;
   uint64_t max_memory = 0;
+  std::string asked;  // what decides the verdict, as options of `assay locate`
 };
 
 Result<locate::FloorProfile> measure(const PathPairs& paths, bool statistics, int jobs) {
@@ -87,6 +89,9 @@ Result<locate::Verdict> find(const Request& request) {
     ASSAY_TRY(floors, in_file(golden.path, locate::parse_profile(golden.floors)));
   }
   if (floors) options.floors = &*floors;
+  options.asked = {.golden_weights = !request.golden_weights.empty(),
+                   .floors = floors.has_value(),
+                   .options = request.asked};
   return locate::locate(golden, mine, pairs, options);
 }
 
@@ -96,7 +101,8 @@ std::pair<nb::str, nb::str> locate_runs(const Request& request) {
   report::TerminalOptions screen;
   screen.width = 100;
   return {to_message(report::verdict_json(verdict)),
-          to_message(report::verdict_text(verdict, screen))};
+          to_message(report::verdict_text(verdict, screen) + "next: " + printable(verdict.next) +
+                     "\n")};
 }
 
 struct FingerprintRequest {
@@ -171,12 +177,13 @@ void bind_verdict(nb::module_& m) {
          const PathPairs& floor_runs, const std::string& floor, const std::string& save_floor,
          const std::string& golden_weights, const std::string& slice, const std::string& map,
          const std::vector<std::pair<int64_t, int64_t>>& token_map, const std::vector<int>& ranks,
-         int jobs, uint64_t max_memory) {
+         int jobs, uint64_t max_memory, const std::string& asked) {
         return locate_runs({golden, mine, own_error, floor_runs, floor, save_floor, golden_weights,
-                            slice, map, token_map, ranks, jobs, max_memory});
+                            slice, map, token_map, ranks, jobs, max_memory, asked});
       },
       "golden"_a, "mine"_a, "own_error"_a, "floor_runs"_a, "floor"_a, "save_floor"_a,
-      "golden_weights"_a, "slice"_a, "map"_a, "token_map"_a, "ranks"_a, "jobs"_a, "max_memory"_a);
+      "golden_weights"_a, "slice"_a, "map"_a, "token_map"_a, "ranks"_a, "jobs"_a, "max_memory"_a,
+      "asked"_a);
 }
 
 }  // namespace assay::python

@@ -108,7 +108,7 @@ std::string repeat_text(const Outcome& outcome, int width) {
     text += alike_lines("depends on the number of threads, " + counts + ": ", group.against_first,
                         width);
   }
-  return text + "next: " + outcome.next + "\n";
+  return text;
 }
 
 std::string repeat_json(const Outcome& outcome) {

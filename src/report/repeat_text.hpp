@@ -7,8 +7,7 @@
 
 namespace assay::report {
 
-/// The sentence, the elements, what is alike, what depends on the number of threads; the last line
-/// is `next: COMMAND`.
+/// The sentence, the elements, what is alike, what depends on the number of threads.
 [[nodiscard]] std::string repeat_text(const repeat::Outcome& outcome, int width);
 
 /// One object, indented, keys in the order of the document.

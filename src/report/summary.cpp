@@ -249,11 +249,12 @@ class Summary {
     for (const std::string& warning : comparison_.warnings)
       add("warning", warning, {}, Mark::Doubt);
     if (verdict_ == nullptr) return;
-    // "next: assay dump ..."
+    // "then: model.norm ...", a colon behind what it is
     for (const std::string& remark : locate::remarks(*verdict_)) {
       const size_t colon = remark.find(": ");
       add(remark.substr(0, colon), remark.substr(colon + 2), {});
     }
+    add("next", verdict_->next, {});
   }
 
   // What error_of() of a row is, or why it has none.

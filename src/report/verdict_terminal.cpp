@@ -45,12 +45,8 @@ std::string choices_table(const locate::TokenChoices& tokens) {
 
 std::string remark_lines(const locate::Verdict& verdict, size_t width) {
   std::string out;
-  for (const std::string& remark : locate::remarks(verdict)) {
-    // A command must stay on its line: it is there to be pasted.
-    out +=
-        (remark.starts_with("next: ") ? printable(remark) : hanging(printable(remark), 2, width)) +
-        "\n";
-  }
+  for (const std::string& remark : locate::remarks(verdict))
+    out += hanging(printable(remark), 2, width) + "\n";
   return out;
 }
 
@@ -69,16 +65,10 @@ std::string verdict_text(const locate::Verdict& verdict, const TerminalOptions& 
     out += choices_table(verdict.tokens);
   }
   if (options.remarks) out += remark_lines(verdict, width);
-  std::string sentence = locate::sentence(verdict);
-  std::string command;
-  if (verdict.outcome == locate::VerdictOutcome::CannotJudge && !verdict.next.empty()) {
-    command = "next: " + verdict.next;
-    sentence.resize(sentence.size() - command.size() - 2);
-  }
-  out += paint(hanging(printable(sentence), 2, width), colour_of(verdict.outcome), options.colour) +
+  return out +
+         paint(hanging(printable(locate::sentence(verdict)), 2, width), colour_of(verdict.outcome),
+               options.colour) +
          "\n";
-  if (!command.empty()) out += printable(command) + "\n";
-  return out;
 }
 
 }  // namespace assay::report

@@ -124,15 +124,16 @@ TEST(VerdictJson, CountsChoicesWhereNoneOfGenerationDiffers) {
   EXPECT_EQ(tokens["choices"][0]["golden_token"], 31999);
 }
 
-TEST(VerdictText, KeepsACommandOnOneLine) {
+TEST(VerdictText, LeavesTheNextCommandToTheCommand) {
   locate::Verdict verdict;
   verdict.reason =
       "golden was captured without operators, and how far healthy runs differ was not measured";
-  verdict.next =
-      "assay dump --level operator -o golden-operators -- python a_program_with_a_long_name.py";
-  const std::string text = verdict_text(verdict, {.width = 60, .files = {}});
-  EXPECT_THAT(text, StartsWith("cannot judge: golden was captured"));
-  EXPECT_THAT(text, HasSubstr("\nnext: " + verdict.next + "\n"));
+  verdict.next = "assay dump --level operator -o golden-operators -- python run.py";
+  EXPECT_EQ(verdict_text(verdict, {.width = 200, .files = {}}),
+            "cannot judge: " + verdict.reason + "\n");
+  EXPECT_EQ(nlohmann::json::parse(verdict_json(verdict))["next"], verdict.next);
+  EXPECT_EQ(nlohmann::json::parse(verdict_json(verdict))["sentence"],
+            "cannot judge: " + verdict.reason);
 }
 
 TEST(VerdictText, ControlCharactersOfNamesDoNotReachTheTerminal) {

@@ -478,7 +478,32 @@ std::string without_wrappers(std::string_view path) {
   return model + rest;
 }
 
+namespace {
+
+/// The names of a run's files, once it is renamed. A path that two get was the outer one's.
+std::map<std::string, std::string, std::less<>> own_names_after(const Rename& rename,
+                                                                const Run& run) {
+  std::map<std::string, std::string, std::less<>> names;
+  for (const auto& [path, type] : modules_of(run)) {
+    const auto known = run.own_names.find(path);
+    std::string name = rename(path);
+    if (known == run.own_names.end() && name == path) continue;
+    names.try_emplace(std::move(name), known == run.own_names.end() ? path : known->second);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string own_name(const Run& run, std::string_view node) {
+  const std::string_view module = module_of_node(node);
+  const auto known = run.own_names.find(module_path(run, module));
+  if (known == run.own_names.end()) return std::string(node);
+  return known->second + std::string(node.substr(module.size()));
+}
+
 void rename_modules(const Rename& rename, Run* run) {
+  run->own_names = own_names_after(rename, *run);
   for (TensorRecord& record : run->records) {
     record.node = renamed_node(*run, record.node, rename);
     if (record.leaf.empty()) continue;

@@ -26,6 +26,9 @@ namespace assay::run {
 /// `rename` has for it.
 void rename_modules(const std::function<std::string(std::string_view path)>& rename, Run* run);
 
+/// A module or an operator in it, "model.norm::aten.mul.Tensor.1", as the run's files have it.
+[[nodiscard]] std::string own_name(const Run& run, std::string_view node);
+
 /// Gives mine, and where that is wrapped golden, the names that both have in common. Names decide,
 /// and shapes and weights of the modules behind them, never values of activations; a renaming is
 /// one for the whole run (or model of a run) and keeps parents.

@@ -205,6 +205,8 @@ struct Run {
   std::map<std::string, std::string>
       properties;                     // host program, versions, configuration: for people
   std::vector<std::string> warnings;  // unreadable folders, truncated lines: one sentence each
+  /// Of modules that bear another name than in the run's files: theirs, by the new one.
+  std::map<std::string, std::string, std::less<>> own_names;
   /// Found by the reader, without looking at payloads.
   std::vector<Damage> damage;
   std::shared_ptr<FoundDamage> found_damage = std::make_shared<FoundDamage>();

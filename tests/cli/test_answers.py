@@ -52,11 +52,36 @@ def answers(*words: Any, status: int = 0) -> tuple[dict[str, Any], str]:
     return answer, text
 
 
+def refusal(command: str, *words: Any, status: int = 2, **options: Any) -> str:
+    """What is said of wrong options or input: the sentence and one next command, with --json as one object."""
+    told = run(command, *words, **options)
+    assert (told.returncode, told.stdout) == (status, ""), told.stderr
+    *said, following = told.stderr.splitlines()
+    assert following.startswith("next: ") and not any(line.startswith("next: ") for line in said)
+    done = run(command, "--json", *words, **options)
+    answer = json.loads(done.stdout)
+    validator(command).validate(answer)
+    assert (answer["outcome"], answer["exit_status"], done.returncode) == ("error", status, status)
+    assert (answer["next"], done.stderr.splitlines()) == (following.removeprefix("next: "), said)
+    assert f"error: {answer['sentence']}" in done.stderr
+    shown = run(*shlex.split(answer["next"])[1:], **options)
+    assert shown.returncode == 0, shown.stderr
+    return str(answer["sentence"])
+
+
 def test_fingerprint(tmp_path):
     golden = write_run(tmp_path / "golden")
     answer, _ = answers("fingerprint", golden, "-o", tmp_path / "golden.json.gz")
     assert (answer["operators"], answer["steps"], answer["weights"]) == (10, 1, 7)
     assert answer["bytes"] == (tmp_path / "golden.json.gz").stat().st_size
+
+
+@pytest.mark.parametrize("command", ["verify", "fingerprint"])
+@pytest.mark.parametrize(
+    ("words", "said"), [(["nowhere"], "nowhere"), ([], "RUN"), (["a", "--frob"], "unknown option --frob")]
+)
+def test_what_is_no_run_is_refused(tmp_path, command, words, said):
+    assert said in refusal(command, *words, cwd=tmp_path)
 
 
 def captured(folder: Path, *options: str) -> Path:

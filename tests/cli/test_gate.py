@@ -138,8 +138,12 @@ def test_clean_is_one_sentence_and_leaves_nothing(programs, golden, temporary):
 
 
 def test_modules_alone_are_enough_on_request(programs, golden):
-    done = gate(programs, golden, "--mine", command("healthy"), "--level", "module")
+    words = [golden, "--mine", command("healthy"), "--level", "module"]
+    done = gate(programs, *words, "--why")
     assert done.returncode == 0, done
+    # Not what was just asked, but with what decides the verdict.
+    assert shlex.split(next_of(done.stdout)) == ["assay", "gate", *map(str, words), "--html", "page.html"]
+    done = gate(programs, *words)
     assert sentence_of(done.stdout).startswith("clean: 16 captured values of mine are golden's function"), done.stdout
     phases = [line.split(": ")[1] for line in done.stderr.splitlines() if line.startswith("gate: ")]
     assert phases == ["mine, modules", "verdict"]
@@ -184,7 +188,7 @@ def test_a_twin_stands_in_commands_and_environment(programs, tmp_path, temporary
 CANNOT = {
     "failing": ("the program of mine ended with status 3", "program.py failing"),
     "silent": ("nothing was captured of mine; is the program one that computes with PyTorch or ggml?", "assay doctor"),
-    "prompt": ("mine was not given what golden was: ", "assay locate "),
+    "prompt": ("mine was not given what golden was: ", "assay compare "),
 }
 
 
@@ -244,8 +248,7 @@ def test_wrong_input_is_one_sentence_and_leaves_nothing(programs, golden, tempor
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
     assert left_in(temporary) == []
-    if case != "format":
-        assert [line for line in done.stderr.splitlines() if line.startswith("next: ")] == ["next: assay help gate"]
+    assert [line for line in done.stderr.splitlines() if line.startswith("next: ")] == ["next: assay help gate"]
 
 
 # ---- formats, each with a reader that is not ours ----

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from assay_command import run
+from test_answers import refusal, validator
 
 PROGRAM = """
 import sys, torch
@@ -46,6 +47,8 @@ def test_a_healthy_program_leaves_nothing_and_ends_with_0(invariance, tmp_path):
     done = invariance("none", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
+    validator("invariance").validate(found)
+    assert (found["outcome"], found["exit_status"]) == ("no_leak", 0)
     # embedding, times two
     assert (found["leaks"], found["judged"], found["unsplit"]) == ([], 2, 0)
     assert done.stderr.count("computed") >= len(found["scenarios"])
@@ -59,6 +62,10 @@ def test_a_mean_over_the_batch_is_a_leak(invariance, tmp_path):
     assert done.stdout.startswith("leaks: 1 (aten.sub.Tensor, step 0; ")
     assert done.stdout.endswith("next: assay show runs/neighbours-a 1::aten.sub.Tensor.0\n")
     assert run("show", "runs/neighbours-a", "1::aten.sub.Tensor.0", cwd=tmp_path).returncode == 0
+    found = json.loads(invariance("mean", "--json").stdout)
+    validator("invariance").validate(found)
+    assert (found["outcome"], found["exit_status"]) == ("leaks", 1)
+    assert found["sentence"] == done.stdout.splitlines()[0]
 
 
 def test_a_program_that_fails_cannot_be_judged_and_leaves_nothing(invariance, tmp_path):
@@ -68,6 +75,10 @@ def test_a_program_that_fails_cannot_be_judged_and_leaves_nothing(invariance, tm
         "cannot judge: the program ended with status 5 in the scenario equal-1\nnext: assay dump"
     )
     assert {path.name for path in tmp_path.iterdir()} == {"engine.py"}
+    answer = json.loads(invariance("failing", "--json").stdout)
+    validator("invariance").validate(answer)
+    assert (answer["outcome"], answer["exit_status"]) == ("cannot_judge", 125)
+    assert done.stdout == f"{answer['sentence']}\nnext: {answer['next']}\n"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +91,4 @@ def test_a_program_that_fails_cannot_be_judged_and_leaves_nothing(invariance, tm
     ],
 )
 def test_wrong_options_end_with_2(tmp_path, words, said):
-    done = run("invariance", *words, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert said in refusal("invariance", *words, cwd=tmp_path)

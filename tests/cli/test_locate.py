@@ -13,6 +13,7 @@ import pytest
 import torch
 from assay_command import run
 from operator_runs import write_run
+from test_answers import refusal, validator
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,8 @@ def golden(tmp_path_factory):
 def sentence_of(done: subprocess.CompletedProcess) -> str:
     """The sentence behind the remarks, its lines joined."""
     starts = ("first bad: ", "clean: ", "cannot judge: ", "golden itself is not clean: ")
-    lines = done.stdout.splitlines()
+    *lines, following = done.stdout.splitlines()
+    assert following.startswith("next: ") and not any("next: " in line for line in lines), done.stdout
     first = next(i for i, line in enumerate(lines) if line.startswith(starts))
     return " ".join(line.strip() for line in lines[first:])
 
@@ -92,14 +94,12 @@ CASES = {
     "no weights": (
         {"level": "module", "weights": False},
         125,
-        "cannot judge: no fault was found in 10 operators, but no weights of mine were captured"
-        " next: assay dump --level operator -o mine-operators -- python run.py",
+        "cannot judge: no fault was found in 10 operators, but no weights of mine were captured",
     ),
     "statistics": (
         {"level": "module", "weights": False, "statistics": True},
         125,
-        "cannot judge: mine holds statistics only, and how far healthy runs differ was not measured"
-        " next: assay dump --level operator -o mine-operators -- python run.py",
+        "cannot judge: mine holds statistics only, and how far healthy runs differ was not measured",
     ),
     "other shapes": ({"rows": 8, "extra": 1}, 125, "cannot judge: mine was not given what golden was: "),
 }
@@ -120,7 +120,8 @@ def test_golden_without_operators_says_what_to_capture(tmp_path):
     assert done.stdout == (
         "cannot judge: golden was captured without operators, and how far healthy runs\n"
         "  differ was not measured\n"
-        "next: assay dump --level operator -o golden-operators -- python 'my script.py'\n"
+        "next: assay dump --level operator -o golden-operators --next"
+        f" 'assay locate golden-operators {tmp_path}/mine' -- python 'my script.py'\n"
     )
 
 
@@ -192,6 +193,7 @@ def test_json_has_the_keys_of_the_document(golden, tmp_path):
     assert [link["my"] for link in verdict["chain"]] == ["blocks.1", "blocks.2", ""]
     assert all(link["e_out"] == pytest.approx(0.03, rel=0.2) for link in verdict["chain"])
     assert set(verdict) == documented_keys()
+    validator("locate").validate(verdict)
 
 
 def documented_keys() -> set[str]:
@@ -231,11 +233,7 @@ def test_wrong_options_are_one_sentence_and_status_2(golden, tmp_path):
         ([golden, golden, "--own-error", "maybe"], "maybe"),
         ([golden, golden, "--max-memory", "lots"], "is no size"),
     ]:
-        done = run("locate", *arguments)
-        assert done.returncode == 2, (arguments, done)
-        assert done.stderr.startswith("error: "), done.stderr
-        assert sentence in done.stderr
-        assert done.stdout == ""
+        assert sentence in refusal("locate", *arguments)
 
 
 def test_exit_zero_and_a_full_disk(golden, tmp_path):
@@ -328,6 +326,7 @@ def test_a_program_without_pytorch_is_said(tmp_path):
     done = locate_programs(tmp_path, "true")
     assert done.returncode == 2
     assert "is the program one that computes with PyTorch?" in done.stderr
+    assert done.stderr.endswith("\nnext: assay doctor\n")
 
 
 def test_why_lists_what_clean_stands_on(golden, tmp_path):

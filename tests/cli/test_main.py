@@ -100,7 +100,7 @@ def test_a_mistyped_word_is_answered_with_the_nearest(assay, words, meant):
     assert done.returncode == 2
     first = done.stderr.splitlines()[0]
     assert first.endswith(f"; did you mean {meant}?"), done.stderr
-    assert "--help lists the" in done.stderr
+    assert "--help lists the" in done.stderr or done.stderr.endswith(f"\nnext: assay help {words[0]}\n")
 
 
 def test_what_is_near_to_nothing_gets_no_guess(assay):
@@ -323,8 +323,10 @@ def test_checkpoints_where_runs_are_meant_say_which_option_is_missing(assay, tmp
 
 def test_the_advice_works_as_it_is_printed(assay, tmp_path):
     write_checkpoints(tmp_path)
-    advice = assay("locate", "golden", "mine", cwd=tmp_path).stderr.split("add -w: assay ")[1]
-    done = assay(*advice.split(), cwd=tmp_path)
+    _, hint, following = assay("locate", "golden", "mine", cwd=tmp_path).stderr.splitlines()
+    advice = following.removeprefix("next: ")
+    assert hint.endswith(f"add -w: {advice}")
+    done = assay(*advice.split()[1:], cwd=tmp_path)
     assert "model.a.weight" in done.stdout
     assert "add -w" not in done.stderr
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from assay_command import run
+from test_answers import refusal, validator
 
 import assay
 
@@ -84,6 +85,8 @@ def test_a_race_is_named_with_its_runs_its_element_and_how_wrong_it_is(repeat, t
     done = repeat(["-n", "3", "-o", "runs", "--json"], "race", 1, 5)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
+    validator("repeat").validate(found)
+    assert (found["outcome"], found["exit_status"]) == ("differs", 1)
     assert (found["first"]["module"], found["first"]["operator"]) == ("1", "aten.mul.Tensor")
     assert found["first"]["runs"] == [1]
     assert found["elements"]["kind"] == "wrong element"
@@ -133,6 +136,8 @@ def test_threads_are_varied_and_each_number_has_its_own_first_run(repeat):
     done = repeat(["-n", "2", "--threads", "1,2", "--json"], "none")
     assert done.returncode == 0
     found = json.loads(done.stdout)
+    validator("repeat").validate(found)
+    assert (found["outcome"], found["exit_status"]) == ("repeats", 0)
     assert [(group["threads"], group["runs"]) for group in found["threads"]] == [(1, 2), (2, 2)]
     assert found["runs"] == 4
 
@@ -157,8 +162,11 @@ def test_what_depends_on_the_number_of_threads_is_listed_and_a_failure_when_aske
     assert done.returncode == 0, done.stderr
     lines = done.stdout.replace("\n  ", " ")
     assert "depends on the number of threads, 2 against 1: Net aten.neg.default (operator): 1 place" in lines
-    asked = run(*words, tmp_path / "b", "--threads-must-agree", "--", sys.executable, script)
+    asked = run(*words, tmp_path / "b", "--threads-must-agree", "--json", "--", sys.executable, script)
     assert asked.returncode == 1
+    found = json.loads(asked.stdout)
+    validator("repeat").validate(found)
+    assert (found["outcome"], found["exit_status"]) == ("depends_on_threads", 1)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +184,14 @@ def test_a_program_that_fails_or_is_not_captured_cannot_be_judged(repeat, tmp_pa
     assert {path.name for path in tmp_path.iterdir()} == {"run.py", "counter"}
 
 
+def test_a_program_that_cannot_be_judged_is_one_object(tmp_path):
+    done = run("repeat", "--json", "--", "false", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    validator("repeat").validate(answer)
+    assert (answer["outcome"], answer["exit_status"], done.returncode) == ("cannot_judge", 125, 125)
+    assert answer["next"] == "assay dump -o dump -- false"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -187,9 +203,7 @@ def test_a_program_that_fails_or_is_not_captured_cannot_be_judged(repeat, tmp_pa
     ],
 )
 def test_wrong_options_end_with_2(tmp_path, words, said):
-    done = run("repeat", *words, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert said in refusal("repeat", *words, cwd=tmp_path)
 
 
 # ---- llama.cpp -------------------------------------------------------------------------------------------------------

@@ -64,7 +64,9 @@ def test_it_opens_on_the_summary_which_begins_with_the_sentence(wrong, book):
     assert book.active.title == "summary"
     assert [sheet.title for sheet in book if sheet.sheet_view.tabSelected] == ["summary"]
     title = book["summary"]["A1"]
-    assert " ".join(wrong[1].stdout.split()).endswith(title.value)
+    said, following = wrong[1].stdout.split("\nnext: ")
+    assert " ".join(said.split()).endswith(title.value)
+    assert list(section(rows_of(book["summary"], 2), "next")) == [following.strip()]
     assert title.value.startswith("first bad: blocks.1.proj ")
     assert colour(title) == RED and title.alignment.wrap_text and title.font.bold
     (merged,) = book["summary"].merged_cells.ranges

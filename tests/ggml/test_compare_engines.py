@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -234,6 +235,15 @@ def test_long_waves_are_divided_as_in_llama_3(llama_engine, tmp_path):
     assert explanation in " ".join(verdict.sentence.split()), verdict
 
 
+def assert_shows_the_first(verdict: assay.Verdict) -> None:
+    """The next command is about the operator, in the run under test, by the name that it has there."""
+    command, show, *words = shlex.split(verdict.next)
+    assert (command, show, len(words)) == ("assay", "show", 2), verdict.next
+    done = subprocess.run([os.environ.get("ASSAY_BINARY", "assay"), show, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert words[1] in done.stdout
+
+
 # Weights of blocks are judged by another rule than plain ones, faults of the program by the same.
 IN_BLOCKS = [(fault, "q8_0") for fault in FAULTS]
 PLAIN = [(fault, "f32") for fault in FAULTS if fault.name in ("wrong_rope_base", "missing_scale", "transposed_output")]
@@ -251,6 +261,7 @@ def test_a_fault_in_the_engine_is_named(fault: Fault, golden, models, tmp_path, 
     assert verdict.outcome == "first_wrong", verdict
     assert verdict.first_bad.module == fault.module, verdict
     assert fault.node[0] in str(verdict.first_bad), verdict
+    assert_shows_the_first(verdict)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -261,6 +272,7 @@ def test_a_fault_in_the_model_is_named(fault: Fault, engine_run, models, tmp_pat
 
     assert verdict.outcome == "first_wrong", verdict
     assert verdict.first_bad.module == fault.module, verdict
+    assert_shows_the_first(verdict)
 
 
 @pytest.mark.parametrize("fault", MODEL_FAULTS, ids=lambda fault: fault.name)

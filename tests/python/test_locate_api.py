@@ -58,7 +58,9 @@ def test_a_wrong_weight_is_named(golden: Path, tmp_path: Path, level: str) -> No
     assert first.ratio > 2.1
     assert verdict.candidates[0].to_dict() == first.to_dict()
     assert str(first) in verdict.sentence
-    assert " ".join(str(verdict).split()).endswith("confidence high")
+    *text, following = str(verdict).splitlines()
+    assert " ".join(" ".join(text).split()).endswith("confidence high")
+    assert following == f"next: {verdict.next}" and verdict.next.startswith("assay show ")
 
 
 def test_the_dictionary_is_a_copy_of_the_json(golden: Path, tmp_path: Path) -> None:
@@ -76,6 +78,15 @@ def test_a_comparison_finds_the_verdict_when_it_is_asked(golden: Path, tmp_path:
     assert result.first_bad is not None
     assert result.first_bad.module == "1"
     assert result.located is result.located
+
+
+def test_what_decides_the_verdict_goes_along_with_the_next_command(golden: Path, tmp_path: Path) -> None:
+    mine = capture(tmp_path / "a run", torch.bfloat16)
+    steps = iter([(0, 0)])
+    verdict = assay.locate(golden, mine, token_map=steps, ranks=[0], slice="step 0")
+    options = "--token-map 0:0 --ranks 0 --slice 'step 0'"
+    assert verdict.next == f"assay locate {golden} '{mine}' {options} --why"
+    assert str(verdict).endswith(f"\nnext: {verdict.next}\n")
 
 
 def test_a_slice_leaves_later_faults_out(golden: Path, tmp_path: Path) -> None:

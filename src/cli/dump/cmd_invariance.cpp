@@ -10,6 +10,7 @@
 
 #include "base/json_text.hpp"
 #include "base/python_program.hpp"
+#include "cli/answer.hpp"
 #include "cli/commands.hpp"
 #include "cli/dump/child_process.hpp"
 #include "cli/dump/dump_request.hpp"
@@ -19,9 +20,6 @@
 
 namespace assay::cli {
 namespace {
-
-constexpr std::string_view kInvarianceHint =
-    "assay invariance --help shows every option with an example";
 
 struct InvarianceRequest {
   std::string exec;
@@ -55,7 +53,7 @@ std::string options_text(const InvarianceRequest& request, const std::string& fo
 int run_invariance(const InvarianceRequest& request) {
   const std::string path = request.output.empty() ? default_folder("invariance") : request.output;
   Result<RunFolders> folders = RunFolders::make(path);
-  if (!folders) return report_error(folders.error(), kInvarianceHint);
+  if (!folders) return report_failure("invariance", folders.error(), {}, request.json);
   std::vector<std::string> words = {python_program(),
                                     "-m",
                                     "assay._invariance_command",
@@ -65,7 +63,8 @@ int run_invariance(const InvarianceRequest& request) {
   words.insert(words.end(), request.program.begin(), request.program.end());
   const Result<ChildEnd> end = run_program(words, {});
   if (!end)
-    return report_error(end.error(), "the comparison runs in Python; ASSAY_PYTHON names one");
+    return report_failure("invariance", end.error(),
+                          "the comparison runs in Python; ASSAY_PYTHON names one", request.json);
   if (end->exit_status <= kDiffers && !request.output.empty()) folders->keep();
   return end->exit_status;
 }
@@ -102,9 +101,10 @@ Command invariance_command(const Caller& caller) {
       "The program reads the scenario that ASSAY_SCENARIO names and makes its forward calls: "
       "docs/invariance.md. Exit status: 0 no leak, 1 a neighbour changes a row, 125 the program "
       "failed or nothing was captured, 2 wrong options, 3 our fault.";
+  command.ends_with_next = true;
   command.run = [request](const ParsedArguments& parsed) {
     const Result<std::vector<std::string>> program = program_words(parsed, request->exec);
-    if (!program) return report_error(program.error(), kInvarianceHint);
+    if (!program) return report_failure("invariance", program.error(), {}, request->json);
     request->program = *program;
     return run_invariance(*request);
   };

@@ -6,6 +6,7 @@
 
 #include "base/shell_words.hpp"
 #include "base/text.hpp"
+#include "cli/answer.hpp"
 #include "cli/commands.hpp"
 #include "cli/dump/dump_request.hpp"
 #include "cli/dump/repeated_program.hpp"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr int64_t kMostRuns = 100000;
 constexpr int64_t kMostUntilDifferent = 1000;
-constexpr std::string_view kHint = "assay repeat --help shows every option with an example";
 
 struct RepeatRequest {
   RepeatedProgram program;
@@ -190,26 +190,35 @@ int failed(const Error& error, const RepeatRequest& request) {
     say("interrupted", "not all runs were made");
     return kInterrupted;
   }
-  if (error.code != Errc::Invalid) return report_error(error, kHint);
-  std::string program;
-  for (const std::string& word : request.program.command) program += " " + shell_quote(word);
-  return print_result(
-      "cannot judge: " + error.message + "\nnext: assay dump -o dump --" + program + "\n",
-      kCannotJudge);
+  if (error.code != Errc::Invalid) return report_failure("repeat", error, {}, request.json);
+  Answer answer{"repeat", "cannot_judge", "cannot judge: " + error.message, "assay dump -o dump --",
+                kCannotJudge};
+  for (const std::string& word : request.program.command) answer.next += " " + shell_quote(word);
+  return print_answer(answer, answer.sentence + "\n", request.json, answer_json(answer));
+}
+
+Answer answer_of(const repeat::Outcome& outcome, const RepeatRequest& request) {
+  Answer answer{"repeat", "repeats", repeat::sentence_of(outcome), outcome.next, kSame};
+  if (!outcome.repeats()) {
+    answer.outcome = "differs";
+    answer.exit_status = kDiffers;
+  } else if (request.threads_must_agree && outcome.depends_on_threads()) {
+    answer.outcome = "depends_on_threads";
+    answer.exit_status = kDiffers;
+  }
+  return answer;
 }
 
 int run_repeat(const RepeatRequest& request) {
   Result<RunFolders> folders =
       RunFolders::make(request.output.empty() ? default_folder("repeat") : request.output);
-  if (!folders) return report_error(folders.error(), kHint);
+  if (!folders) return report_failure("repeat", folders.error(), {}, request.json);
   const Result<repeat::Outcome> outcome = Repeater(request, *std::move(folders)).run();
   if (!outcome) return failed(outcome.error(), request);
-  const bool differs =
-      !outcome->repeats() || (request.threads_must_agree && outcome->depends_on_threads());
+  const Answer answer = answer_of(*outcome, request);
   const int width = std::max(60, terminal_width(STDOUT_FILENO));
-  return print_result(
-      request.json ? report::repeat_json(*outcome) : report::repeat_text(*outcome, width),
-      differs ? kDiffers : kSame);
+  return print_answer(answer, report::repeat_text(*outcome, width), request.json,
+                      answer_json(answer, report::repeat_json(*outcome)));
 }
 
 void add_rows(Command& command, RepeatRequest& request) {
@@ -261,9 +270,10 @@ Command repeat_command(const Caller& caller) {
   command.epilogue =
       "Exit status: 0 it repeats, 1 it does not, 125 the program failed or nothing was captured, 2 "
       "wrong options, 3 our fault.";
+  command.ends_with_next = true;
   command.run = [request](const ParsedArguments& parsed) {
     Result<std::vector<std::string>> program = program_words(parsed, request->exec);
-    if (!program) return report_error(program.error(), kHint);
+    if (!program) return report_failure("repeat", program.error(), {}, request->json);
     request->program.command = *std::move(program);
     return run_repeat(*request);
   };

@@ -280,6 +280,7 @@ void add_our_rows(Command& command, DumpRequest& request) {
               request.require);
   command.add("--json", "What was captured as one JSON object, the last line of stdout.",
               request.json);
+  command.add("--next COMMAND", "What to name as the next command behind a capture.", request.next);
   command.add("--host {auto,atb,torch,ggml}",
               "What to capture in the program, default auto: everything.", request.host);
 }

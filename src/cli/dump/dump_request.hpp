@@ -52,6 +52,7 @@ struct DumpRequest {
   bool filter_rows = false;  // of the op and kernel lists, by ids, names and range
   bool force = false;        // the run in the output folder makes way
   bool json = false;         // the summary as an object on stdout
+  std::string next;          // the command that goes on; empty: our own advice
   bool require = false;      // a capture that lacks something is an exit status of its own
   bool compat_text = false;  // statistics as the original's probe printed them
 

@@ -639,6 +639,7 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
 
 std::string next_command(const DumpRequest& request, const DumpResults& results) {
   if (!results.captured_anything()) return "assay doctor";
+  if (!request.next.empty()) return request.next;
   const std::string run = shell_quote(folder_of_run(results));
   const bool values =
       request.has_type("tensor") && !request.wants_statistics() && !request.description_only;

@@ -84,7 +84,7 @@ void add_gate_rows(Command& command, GateOptions& options) {
   command.add("--require-capture", "A capture that lacks something is not judged",
               request.require_capture);
   command.add("--show-output", "Leave the programs' standard output on ours", request.show_output);
-  add_pair_options(command, request.judge.said);
+  add_pair_options(command, request.judge.said, request.judge.verdict.asked.options);
   add_verdict_options(command, request.judge.verdict);
   command.in_group("Output");
   command.add("--format {text,json,github,junit}", "Of the outcome on standard output",
@@ -114,6 +114,7 @@ Command gate_command(const Caller& caller) {
       "Exit status: 0 clean, 1 a wrong operator is named, 125 nothing can be judged (a program "
       "failed, nothing was captured, other prompts), 2 wrong options or input, 3 our fault, 130 "
       "interrupted.";
+  command.ends_with_next = true;
   command.run = [options](const ParsedArguments&) {
     const std::string problem = problem_of(options->request);
     return problem.empty() ? run(*options) : report_usage(problem);

@@ -97,7 +97,9 @@ std::string gate_command_line(const GateRequest& request, const std::string& mor
   std::string text = "assay gate";
   if (!request.first.empty()) text += " " + shell_quote(request.first);
   if (!request.golden.empty()) text += " --golden " + shell_quote(request.golden);
-  return text + " --mine " + shell_quote(request.mine) + more;
+  text += " --mine " + shell_quote(request.mine);
+  if (!request.operators) text += " --level module";
+  return text + asked_of(request.judge.verdict, false).options + more;
 }
 
 class Gate : private CaptureWatcher {
@@ -124,6 +126,7 @@ class Gate : private CaptureWatcher {
     outcome_.kept = !request_.output.empty() || outcome_.status != kSame;
     if (outcome_.kept) place.keep();
     outcome_.next = next_of_verdict();
+    outcome_.judged.verdict.next = outcome_.next;  // of the page
     ASSAY_TRY_STATUS(write_page());
     return std::move(outcome_);
   }
@@ -151,6 +154,7 @@ class Gate : private CaptureWatcher {
                        .places = places_};
     JudgeRequest only_verdict = request_.judge;
     only_verdict.html.clear();
+    only_verdict.verdict.asked.page = !request_.judge.html.empty();
     const auto judge = [&](const std::string& golden, const std::string& mine) {
       judged_ = true;
       const Clock::time_point start = Clock::now();
@@ -197,7 +201,7 @@ class Gate : private CaptureWatcher {
   std::string program_alone() const {
     const auto words = words_of_command(capture_.side, capture_.command, places_);
     if (!words) return "assay doctor";
-    std::string line = first_.twin.empty() ? "" : "ASSAY_TWIN=" + shell_quote(first_.twin);
+    std::string line = first_.twin.empty() ? "" : twin_variable();
     std::vector<std::string> program = *words;
     for (const auto& [name, value] : take_assignments(&program))
       line += (line.empty() ? "" : " ") + name + "=" + shell_quote(value);
@@ -205,20 +209,19 @@ class Gate : private CaptureWatcher {
     return line;
   }
 
+  /// That of the verdict, where its runs are kept; a program that is captured again needs its twin.
   std::string next_of_verdict() const {
-    const Judged& judged = outcome_.judged;
-    const std::string runs = shell_quote(judged.golden_path) + " " + shell_quote(judged.my_path);
-    const locate::Verdict& verdict = judged.verdict;
-    if (verdict.outcome == locate::VerdictOutcome::Clean)
-      return outcome_.kept ? "assay locate " + runs + " --why"
-                           : gate_command_line(request_, " --why");
-    if (!verdict.next.empty()) return verdict.next;
-    if (verdict.outcome == locate::VerdictOutcome::CannotJudge || verdict.candidates.empty())
-      return "assay locate " + runs + " --why";
-    const locate::Finding& first = verdict.candidates.front();
-    const std::string& node = first.node.empty() ? first.module : first.node;
-    if (node.empty()) return "assay locate " + runs + " --why";
-    return "assay show " + shell_quote(judged.my_path) + " " + shell_quote(node);
+    const std::string& next = outcome_.judged.verdict.next;
+    if (outcome_.kept)
+      return next.starts_with("assay dump ") && !first_.twin.empty() ? twin_variable() + " " + next
+                                                                     : next;
+    if (!request_.judge.verdict.why) return gate_command_line(request_, " --why");
+    return gate_command_line(request_,
+                             request_.judge.html.empty() ? " --html page.html" : " -o runs");
+  }
+
+  std::string twin_variable() const {
+    return std::string(kTwinVariable) + "=" + shell_quote(first_.twin);
   }
 
   Status write_page() {

@@ -21,15 +21,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using locate::VerdictOutcome;
 
-/// The command stands on a line of its own.
-locate::Verdict without_next(const GateOutcome& outcome) {
-  locate::Verdict verdict = outcome.judged.verdict;
-  verdict.next.clear();
-  return verdict;
-}
-
 std::string sentence_of(const GateOutcome& outcome) {
-  return printable(locate::sentence(without_next(outcome)));
+  return printable(locate::sentence(outcome.judged.verdict));
 }
 
 double all_seconds(const GateOutcome& outcome) {
@@ -158,7 +151,7 @@ std::string lines_of(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::string gate_text(const GateRequest& request, const GateOutcome& outcome) {
-  return report::verdict_text(without_next(outcome),
+  return report::verdict_text(outcome.judged.verdict,
                               {.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                .colour = use_colour(STDOUT_FILENO),
                                .why = request.judge.verdict.why,
@@ -169,11 +162,8 @@ std::string gate_text(const GateRequest& request, const GateOutcome& outcome) {
 }
 
 std::string gate_json(const GateRequest& request, const GateOutcome& outcome) {
-  Json json = Json::parse(report::verdict_json(outcome.judged.verdict));
-  json["sentence"] = sentence_of(outcome);
-  json["next"] = repair_utf8(outcome.next);
-  json["command"] = "gate";
-  json["exit_status"] = outcome.status;
+  const locate::Verdict& verdict = outcome.judged.verdict;
+  Json json = Json::parse(report::verdict_json(verdict));
   Json gate = {{"twin", text_or_null(outcome.twin)}};
   gate["commands"] = {{"golden", text_or_null(request.golden)},
                       {"mine", repair_utf8(request.mine)}};
@@ -191,7 +181,9 @@ std::string gate_json(const GateRequest& request, const GateOutcome& outcome) {
   for (const std::string& line : outcome.program_output)
     gate["program_output"].push_back(repair_utf8(line));
   json["gate"] = std::move(gate);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return answer_json({"gate", outcome_name(verdict.outcome, verdict.order_known),
+                      sentence_of(outcome), outcome.next, outcome.status},
+                     json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string gate_github(const GateOutcome& outcome, const std::string& workspace) {

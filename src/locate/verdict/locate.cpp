@@ -83,7 +83,6 @@ class Locator {
       verdict.records[record].verdict = RowJudgement::NanInherited;
     add_errors_against_golden(golden_, mine_, pairing_, &verdict);
     add_hypotheses(golden_, mine_, &verdict);
-    verdict.next = next_command(verdict, *golden_.run, *mine_.run);
     return verdict;
   }
 
@@ -381,6 +380,7 @@ Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
   ASSAY_TRY(Verdict verdict, locate_whole(golden, mine, pairs, options));
   // Payloads were held against their records while they were read.
   if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
+  if (verdict.next.empty()) add_next_command(golden, mine, options.asked, &verdict);
   return verdict;
 }
 

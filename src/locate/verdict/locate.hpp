@@ -12,6 +12,17 @@
 
 namespace assay::locate {
 
+/// What the command that asks for a verdict does besides, so that the next one is another.
+struct Asked {
+  bool tables = false;          // `assay compare`: every tensor against golden's
+  bool why = false;             // --why
+  bool page = false;            // --html
+  bool golden_weights = false;  // --golden-weights
+  bool floors = false;          // --floor-run, --floor
+  /// What decides the verdict, as options of `assay locate` with a blank before each.
+  std::string options = {};
+};
+
 struct LocateOptions {
   bool own_error = true;  // --own-error off
   /// Measured noise, for runs without a program: --floor FILE, or of --floor-run pairs.
@@ -24,6 +35,7 @@ struct LocateOptions {
   std::function<void(std::string_view stage, size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
   Engines engines = {};
+  Asked asked = {};
 };
 
 enum class VerdictOutcome : uint8_t {
@@ -31,7 +43,7 @@ enum class VerdictOutcome : uint8_t {
   // first
   FirstWrong,
   Clean,        // all obligations hold
-  CannotJudge,  // `reason` says why, `next` what to capture so that it can
+  CannotJudge,  // `reason` says why
 };
 [[nodiscard]] std::string_view outcome_name(
     VerdictOutcome outcome,
@@ -174,7 +186,9 @@ struct Verdict {
   /// Of Clean: from this step on a near tie gave the runs other tokens, and nothing can be
   /// compared. -1: none.
   int64_t clean_up_to = -1;
-  std::string next;  // a command that would tell more; may be empty
+  /// The one command that goes on from here: locate/verdict/next_command.hpp.
+  std::string next;
+  std::string next_at_hand;  // the same without another capture
   // Every judged output, for the columns of the table: by index into its records.
   struct RecordJudgement {
     double err_in = NAN, err_out = NAN, err_own = NAN, noise_floor = NAN, amplification = NAN;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command that would tell more than the runs at hand.
+// The command that goes on behind a verdict.   docs/agents.md, "What comes next"
 #pragma once
 #include <string>
 
@@ -7,10 +7,15 @@
 
 namespace assay::locate {
 
-/// A line that can be pasted into a shell: another capture of golden or mine, of the suspects only
-/// where there are some, or measured floors. Empty when nothing that can be captured would help.
-[[nodiscard]] std::string next_command(const Verdict& verdict, const run::Run& golden,
-                                       const run::Run& mine);
+/// Sets `next` and `next_at_hand`: a line each that can be pasted into a shell, and never the
+/// command that asked. Words in capitals are the reader's to fill in. In this order: what tells
+/// more than the runs at hand (another capture of golden or mine, of the suspects only where there
+/// are some; a checkpoint; measured floors); the tensors of the operator that is wrong; what a
+/// verdict without one stands on (--why); the page.
+///
+/// golden, mine   as the caller named them, whichever of them is replayed
+void add_next_command(const run::Run& golden, const run::Run& mine, const Asked& asked,
+                      Verdict* verdict);
 
 /// Whether operators of mine, in place of modules, might change the verdict: they say nothing more
 /// about runs that are damaged, of two models, or were given other inputs or steps.

@@ -41,7 +41,7 @@ class Obligations {
 
   std::vector<Obligation> list() {
     add(std::string(kRunsAreWhole), {});  // locate() judges no others
-    add("runs are complete", what_is_lost());
+    add(std::string(kRunsAreComplete), what_is_lost());
     if (verdict_.level == JudgedBy::Identity) {
       if (stages_.identical.values == 0) {
         add("values are judged", why_nothing_was_judged());

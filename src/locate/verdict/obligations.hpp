@@ -8,6 +8,7 @@ namespace assay::locate {
 
 /// Neither run's files contradict each other.
 inline constexpr std::string_view kRunsAreWhole = "runs are whole";
+inline constexpr std::string_view kRunsAreComplete = "runs are complete";
 // What is of the runs as a whole, whatever was captured of mine.
 inline constexpr std::string_view kModelsAreTheSame = "models are the same";
 inline constexpr std::string_view kInputsAreEqual = "inputs are equal";

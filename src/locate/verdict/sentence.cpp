@@ -330,9 +330,7 @@ std::string sentence(const Verdict& verdict) {
     case VerdictOutcome::CannotJudge:
       break;
   }
-  text += "cannot judge: " + verdict.reason;
-  if (!verdict.next.empty()) text += "; next: " + verdict.next;
-  return text;
+  return text + "cannot judge: " + verdict.reason;
 }
 
 std::vector<std::string> checked_list(const Verdict& verdict) {
@@ -407,8 +405,6 @@ std::vector<std::string> remarks(const Verdict& verdict) {
   if (verdict.outcome == VerdictOutcome::FirstWrong && !verdict.quantisation.empty())
     lines.push_back("quantisation, as expected: " + verdict.quantisation);
   for (const std::string& note : verdict.notes) lines.push_back("note: " + note);
-  if (verdict.outcome != VerdictOutcome::CannotJudge && !verdict.next.empty())
-    lines.push_back("next: " + verdict.next);
   return lines;
 }
 

@@ -11,7 +11,7 @@ namespace assay::locate {
 
 /// "first bad: model.layers.5.input_layernorm (LlamaRMSNorm, step 0): weight differs from golden
 /// ..." "clean: all 512 operators are exact to rounding ..." "cannot judge: golden was captured
-/// without operators ...; next: assay dump ..."
+/// without operators ..."
 [[nodiscard]] std::string sentence(const Verdict& verdict);
 
 /// Where a finding is: "model.layers.5.mlp.down_proj (Linear: aten.mm.default, step 0)".
