@@ -217,6 +217,8 @@ def test_own_errors_can_be_left_out(golden, tmp_path):
         "first bad: blocks.1.proj (Projection, step 0): a constant factor 2; golden's function of the run's own"
         in sentence_of(done)
     )
+    done = run("locate", golden, write_run(tmp_path / "same"), "--own-error", "off")
+    assert done.returncode == 0 and "confidence medium" in sentence_of(done)  # its kernels were not looked at
     done = run("locate", golden, mine, "--own-error", "inferred")
     assert "no ground for a verdict" in done.stderr
 

@@ -605,7 +605,8 @@ class Composer {
       return Confidence::Low;
     if (verdict_.level == JudgedBy::Identity) return Confidence::High;  // bit for bit
     if (sees_the_lesser_part()) return Confidence::Low;
-    if (verdict_.level != JudgedBy::Operators || verdict_.coverage.weights_by_function > 0)
+    if (verdict_.level != JudgedBy::Operators || stages_.own == nullptr ||
+        verdict_.coverage.weights_by_function > 0)
       return Confidence::Medium;
     if (verdict_.coverage.without_partner > verdict_.coverage.paired) return Confidence::Low;
     const bool strict =
