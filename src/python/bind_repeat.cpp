@@ -9,6 +9,7 @@
 #include "engines/engines.hpp"
 #include "python/module.hpp"
 #include "repeat/outcome.hpp"
+#include "report/html/repeat_page.hpp"
 #include "report/repeat_text.hpp"
 #include "report/rows_json.hpp"
 
@@ -53,6 +54,11 @@ class RepeatedRuns {
   }
   [[nodiscard]] nb::str text(const std::string& note, const std::string& next) const {
     return to_message(report::repeat_text(outcome(note, next), kWidth) + "next: " + next + "\n");
+  }
+  void write_page(const std::string& note, const std::string& next, const std::string& path) const {
+    const Status written =
+        report::html::write_page(report::html::repeat_page(outcome(note, next)), path);
+    if (!written) raise(written.error());
   }
 
  private:
@@ -109,7 +115,8 @@ void bind_repeat(nb::module_& m) {
       .def("look_at_values", &RepeatedRuns::look_at_values, "first"_a, "other"_a,
            "Whether two runs that kept values differ as the first finding says.")
       .def("json", &RepeatedRuns::json, "note"_a, "next"_a)
-      .def("text", &RepeatedRuns::text, "note"_a, "next"_a);
+      .def("text", &RepeatedRuns::text, "note"_a, "next"_a)
+      .def("write_page", &RepeatedRuns::write_page, "note"_a, "next"_a, "path"_a);
   nb::class_<Rows>(m, "_Rows")
       .def(nb::init<const std::string&, const std::string&, int64_t>(), "few"_a, "more"_a, "rows"_a)
       .def("compare", &Rows::compare, "first"_a, "row"_a, "other"_a, "other_row"_a,
