@@ -263,6 +263,22 @@ std::string_view cause_name(Cause cause) {
   return "other operators";
 }
 
+std::string_view state_name(State state) {
+  switch (state) {
+    case State::Same:
+      return "same";
+    case State::Origin:
+      return "origin";
+    case State::Inherited:
+      return "inherited";
+    case State::Unseen:
+      return "unseen";
+    case State::Missing:
+      break;
+  }
+  return "missing";
+}
+
 Execution::Execution(std::shared_ptr<const run::Run> run)
     : run_(std::move(run)),
       program_(locate::make_program(*run_, {}, locate::Arguments::Skip)),

@@ -64,6 +64,9 @@ enum class State : uint8_t {
   Missing,    // the other run has no such operator
 };
 
+/// "same" "origin" "inherited" "unseen" "missing"
+[[nodiscard]] std::string_view state_name(State state);
+
 /// A run of the program with its operators by place.
 class Execution {
  public:

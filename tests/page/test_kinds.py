@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 import numpy as np
 import pytest
+import test_invariance_page
 import test_repeat_page
 import torch
 from assay_command import write_torch_tree
@@ -125,6 +126,12 @@ def repeated(folder: Path) -> Path:
     return folder / "page.html"
 
 
+def scenarios(folder: Path) -> Path:
+    """A program of which one row depends on the others."""
+    test_invariance_page.judged(leaks=True).to_html(folder / "page.html")
+    return folder / "page.html"
+
+
 def ggml(folder: Path) -> Path:
     """Hugging Face's modules against llama.cpp's graph."""
     if importlib.util.find_spec("xllamacpp") is None:
@@ -152,6 +159,7 @@ KINDS: list[Callable[[Path], Path]] = [
     opcheck_operators,
     one_run,
     repeated,
+    scenarios,
     ggml,
 ]
 

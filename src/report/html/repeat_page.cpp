@@ -108,19 +108,8 @@ class Rows {
 };
 
 std::string verdict_of(const GridRow& row) {
-  switch (row.state) {
-    case State::Same:
-      return "same";
-    case State::Inherited:
-      return "inherited";
-    case State::Unseen:
-      return "unseen";
-    case State::Missing:
-      return "missing";
-    case State::Origin:
-      break;
-  }
-  if (row.finding == nullptr) return "operator";
+  if (row.state != State::Origin) return std::string(repeat::state_name(row.state));
+  if (row.finding == nullptr) return std::string(repeat::cause_name(repeat::Cause::Operator));
   return std::string(repeat::cause_name(row.finding->difference.cause));
 }
 
