@@ -38,6 +38,7 @@ __all__ = [
     "check",
     "hugging_face",
     "judge",
+    "llama_cpp",
     "load_scenario",
     "load_scenarios",
     "runs_of_one_process",
@@ -681,17 +682,25 @@ def _logits_of(run: ScenarioRun, scenario: Scenario, call: int) -> Any:
     found = [
         record
         for record in assay.open(run.path).records
-        if record.node == "" and record.role == "output" and record.slot in ("", "0", "logits") and record.file
-        if record.step is not None and begin <= record.step < begin + steps
+        if _is_logits(record) and record.step is not None and begin <= record.step < begin + steps
     ]
     if not found:
         return None
     last = max(found, key=lambda record: (record.step, record.order))
-    values = last.numpy()
-    if values.ndim == 0 or values.shape[0] != len(scenario.rows):
+    values, rows = last.numpy(), len(scenario.rows)
+    if last.node and not scenario.padding:
+        values = values.reshape(rows, -1, values.shape[-1])  # llama.cpp has all tokens one after the other
+    if values.ndim == 0 or values.shape[0] != rows:
         return None
     behind = scenario._padding_of(scenario.row)[1]
     return values[scenario.row].reshape(-1, values.shape[-1])[-1 - behind]
+
+
+def _is_logits(record: Any) -> bool:
+    """What the outermost module returns, or llama.cpp's last node."""
+    if record.role != "output" or not record.file:
+        return False
+    return (record.node == "" and record.slot in ("", "0", "logits")) or record.node.startswith("result_output::")
 
 
 def _logits_difference(reference: Any, other: Any, name: str) -> Optional[dict[str, Any]]:
@@ -741,18 +750,96 @@ def hugging_face(model: Any) -> Callable[[Scenario], Any]:
     return run
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Runs the scenarios of ``ASSAY_SCENARIOS``, or that of ``ASSAY_SCENARIO``, on a checkpoint of Hugging Face."""
-    parser = argparse.ArgumentParser(prog="python -m assay.invariance", description=main.__doc__)
-    parser.add_argument("model", help="folder of the checkpoint")
-    parser.add_argument("--dtype", default="float32")
-    options = parser.parse_args(arguments)
+def llama_cpp(path: Union[str, Path], *, unified: bool = True) -> Callable[[Scenario], None]:
+    """The program that drives llama.cpp: each row is a slot of one batch, each forward call one ``llama_decode``.
+
+    It needs the package ``llama-cpp-python``. Rows of other lengths need no padding there: what a scenario pads is left
+    out of the batch.
+
+    Args:
+        path: of the GGUF file.
+        unified: the slots share one cache; otherwise each has its own.
+
+    Raises:
+        assay.FormatError: the engine cannot load the file.
+    """
+    engine: Any = importlib.import_module("llama_cpp")
+    quiet = engine.llama_log_callback(lambda *_: None)
+    engine.llama_log_set(quiet, None)
+    engine.llama_backend_init()
+    model = engine.llama_model_load_from_file(str(path).encode(), engine.llama_model_default_params())
+    if not model:
+        raise FormatError("Invalid", "llama.cpp cannot load it", str(path))
+
+    _engine_logs.append(quiet)
+
+    def run(scenario: Scenario) -> None:
+        _llama_decode(engine, model, scenario, unified)
+
+    return run
+
+
+def _llama_decode(engine: Any, model: Any, scenario: Scenario, unified: bool) -> None:
+    """The forward calls of a scenario, in a context of its own."""
+    rows, length = len(scenario.rows), scenario.spans()[-1][1]
+    params = engine.llama_context_default_params()
+    params.n_seq_max, params.kv_unified = rows, unified
+    params.n_ctx = params.n_batch = params.n_ubatch = _LLAMA_CELLS * max(1, -(-length // _LLAMA_CELLS)) * rows
+    if scenario.threads:
+        params.n_threads = params.n_threads_batch = scenario.threads
+    context = engine.llama_init_from_model(model, params)
+    if not context:
+        raise FormatError("Invalid", f"llama.cpp makes no context of {rows} slots")
+    try:
+        for (first, last), tokens, masks, positions in zip(
+            scenario.spans(), scenario.calls(), scenario.masks(), scenario.positions()
+        ):
+            slots = [
+                (tokens[row][at], positions[row][at], row)
+                for row in range(rows)
+                for at in range(last - first)
+                if masks[row][first + at]
+            ]
+            _llama_call(engine, context, slots)
+    finally:
+        engine.llama_free(context)
+
+
+_engine_logs: list[Any] = []  # that an engine calls as long as the program lives
+_LLAMA_CELLS = 256  # of the cache; the engine rounds up to it, so that contexts of one size have graphs of one shape
+
+
+def _llama_call(engine: Any, context: Any, slots: Sequence[tuple[int, int, int]]) -> None:
+    """One batch of (token, position, slot); the logits of all tokens are computed."""
+    batch = engine.llama_batch_init(len(slots), 0, 1)
+    try:
+        batch.n_tokens = len(slots)
+        for at, (token, position, slot) in enumerate(slots):
+            batch.token[at], batch.pos[at] = token, position
+            batch.n_seq_id[at], batch.seq_id[at][0] = 1, slot
+            batch.logits[at] = True
+        if (status := engine.llama_decode(context, batch)) != 0:
+            raise FormatError("Invalid", f"llama_decode returned {status}")
+    finally:
+        engine.llama_batch_free(batch)
+
+
+def _checkpoint(path: str, dtype: str) -> Callable[[Scenario], Any]:
     import torch
     import transformers
 
+    # from_pretrained() gives it in eval mode.
+    return hugging_face(transformers.AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)))
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Runs the scenarios of ``ASSAY_SCENARIOS``, or that of ``ASSAY_SCENARIO``, with Hugging Face or llama.cpp."""
+    parser = argparse.ArgumentParser(prog="python -m assay.invariance", description=main.__doc__)
+    parser.add_argument("model", help="folder of a checkpoint of Hugging Face, or a GGUF file for llama.cpp")
+    parser.add_argument("--dtype", default="float32", help="of Hugging Face's (default: %(default)s)")
+    options = parser.parse_args(arguments)
     wanted = load_scenarios()
-    model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=getattr(torch, options.dtype))
-    run = hugging_face(model)  # from_pretrained() gives it in eval mode
+    run = llama_cpp(options.model) if options.model.endswith(".gguf") else _checkpoint(options.model, options.dtype)
     for scenario in wanted:
         run(scenario)
     return 0

@@ -126,10 +126,10 @@ repeat::Window window_of(const Numbers& numbers, size_t at) {
           numbers.at(at + 4)};
 }
 
-std::vector<repeat::CallPair> pairs_of(const std::vector<Numbers>& pairs, bool is_padded) {
+std::vector<repeat::CallPair> pairs_of(const std::vector<Numbers>& pairs) {
   std::vector<repeat::CallPair> calls;
   for (const Numbers& one : pairs)
-    calls.push_back({one.at(0), one.at(1), window_of(one, 2), window_of(one, 7), is_padded});
+    calls.push_back({one.at(0), one.at(1), window_of(one, 2), window_of(one, 7)});
   return calls;
 }
 
@@ -155,7 +155,7 @@ class Rows {
   /// `first` has the row alone and without padding.
   [[nodiscard]] nb::str compare_padded(const ScenarioRun& first, const ScenarioRun& other,
                                        int64_t row, const std::vector<Numbers>& pairs) const {
-    const std::vector<repeat::CallPair> calls = pairs_of(pairs, true);
+    const std::vector<repeat::CallPair> calls = pairs_of(pairs);
     const repeat::RowComparison found = read_without_gil([&] {
       return repeat::compare_tokens(first.execution(), place(other, row), calls, &splits_);
     });
@@ -175,7 +175,7 @@ class Rows {
 /// Both have the row alone, `other` in other calls.
 nb::str compare_calls(const ScenarioRun& first, const ScenarioRun& other,
                       const std::vector<Numbers>& pairs) {
-  const std::vector<repeat::CallPair> calls = pairs_of(pairs, false);
+  const std::vector<repeat::CallPair> calls = pairs_of(pairs);
   const repeat::RowComparison found = read_without_gil(
       [&] { return repeat::compare_tokens(first.execution(), place(other, -1), calls, nullptr); });
   return to_str(report::rows_json(found));

@@ -120,6 +120,8 @@ Result<RowUse> RowComparer::compare(const Use& a, const Use& b, const Split& spl
   const bool is_whole_equal = one.digest && one.digest == two.digest && one.shape == two.shape;
   const bool is_same_place = first_.row == other_.row && has_same_shapes();
   if (is_whole_equal && (is_same_place || !split.has_rows())) return RowUse{};
+  if (!has_values(one) || !has_values(two))
+    return RowUse{!a.leaf.empty() && a.leaf == b.leaf ? Row::Equal : Row::Mixed, {}};
   if (split.state == Split::State::Unknown) return RowUse{Row::Mixed, {}};
   if (split.state == Split::State::Shared) return RowUse{Row::Mixed, {}};
   ASSAY_TRY(const Tensor left, run::load_tensor(one));
@@ -331,6 +333,12 @@ std::string_view state_name(RowState state) {
       break;
   }
   return "not judged";
+}
+
+bool reads_content(std::string_view name) { return is_data_dependent(name) || is_indexed(name); }
+
+bool has_values(const run::TensorRecord& record) {
+  return record.bytes.has_value() || record.made != nullptr;
 }
 
 bool is_without_values(const locate::Operator& one) {

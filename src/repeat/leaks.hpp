@@ -63,6 +63,12 @@ struct RowPlace {
   bool is_alone = false;  // its batch is the row
 };
 
+/// Where it reads or writes, or how much it makes, is what some of its inputs hold.
+[[nodiscard]] bool reads_content(std::string_view name);
+
+/// Its bytes were kept. Of an engine's weights, whose file has them, they are not.
+[[nodiscard]] bool has_values(const run::TensorRecord& record);
+
 /// It allocates memory, and what lies there is no result.
 [[nodiscard]] bool is_without_values(const locate::Operator& one);
 

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "locate/program/owner.hpp"
 #include "repeat/spread.hpp"
+#include "run/layers.hpp"
 #include "tensor/equal_bytes.hpp"
 
 namespace assay::repeat {
@@ -53,7 +56,13 @@ TensorView narrowed(TensorView view, size_t axis, int64_t begin, int64_t count) 
 class TokenComparer {
  public:
   TokenComparer(const Execution& first, const RowPlace& other, const Splits* splits)
-      : first_(first), other_(other), splits_(splits) {}
+      : first_(first), other_(other), splits_(splits) {
+    for (const Execution* side : {&first_, other_.run}) {
+      for (const Operator& one : side->program().operators) {
+        if (reads_content(one.name) && run::layer_of_node(one.module)) unjudged_.insert(one.module);
+      }
+    }
+  }
 
   [[nodiscard]] Result<RowComparison> run(const std::vector<CallPair>& calls);
 
@@ -70,10 +79,16 @@ class TokenComparer {
                                        bool* is_window) const;
   [[nodiscard]] Result<RowState> judge(size_t op, size_t other_op);
   [[nodiscard]] Status add_call(const CallPair& call);
+  [[nodiscard]] bool is_inside_unjudged(const Operator& one) const {
+    return std::ranges::any_of(unjudged_, [&](const std::string& module) {
+      return locate::is_inside(one.module, module);
+    });
+  }
 
   const Execution& first_;
   RowPlace other_;
   const Splits* splits_;
+  std::set<std::string> unjudged_;  // modules
   CallPair call_;
   RowComparison result_;
 };
@@ -110,6 +125,10 @@ Result<Part> TokenComparer::compare(const Use& a, const Use& b, const Split& spl
   const run::TensorRecord& two = other_.run->run().records[b.record];
   if (one.value != two.value) return Part{.state = Part::State::Unknown};
   if (one.digest && one.digest == two.digest && one.shape == two.shape) return Part{};
+  if (!has_values(one) || !has_values(two)) {
+    const bool is_same_weight = !a.leaf.empty() && a.leaf == b.leaf;
+    return Part{.state = is_same_weight ? Part::State::Equal : Part::State::Unknown};
+  }
   ASSAY_TRY(const Tensor left, run::load_tensor(one));
   ASSAY_TRY(const Tensor right, run::load_tensor(two));
   const std::optional<TensorView> row = row_in(right, split);
@@ -144,12 +163,12 @@ Result<Reads> TokenComparer::reads_of(size_t op, size_t other_op, RowFinding* fo
     }
     const std::optional<DType> dtype = other_.run->run().records[use.record].dtype;
     const bool is_number = dtype && is_float(*dtype);
-    if (call_.is_padded && !is_number) continue;
+    if (!is_number) continue;
     ASSAY_TRY(const Part part, compare(*partner, use, split_of(other_op, false, i)));
     *is_window |= part.is_window;
     if (part.state == Part::State::Equal) continue;
-    const bool is_rounded = part.state == Part::State::Differs && is_number &&
-                            part.spread.relative_error() <= kRounding;
+    const bool is_rounded =
+        part.state == Part::State::Differs && part.spread.relative_error() <= kRounding;
     reads = std::max(reads, is_rounded                             ? Reads::Rounded
                             : part.state == Part::State::Differs ? Reads::Other
                                                                    : Reads::Unknown);
@@ -170,17 +189,21 @@ Result<RowState> TokenComparer::judge(size_t op, size_t other_op) {
     const run::TensorRecord& record = other_.run->run().records[b.outputs[i].record];
     const std::optional<FloatGrid> grid =
         record.dtype ? float_grid(*record.dtype) : std::optional<FloatGrid>();
+    if (!grid) {
+      state = RowState::NotJudged;
+      continue;
+    }
     ASSAY_TRY(const Part part, compare(a.outputs[i], b.outputs[i], split_of(other_op, true, i)));
-    // What sums up positions, or numbers them, has another meaning where these are others.
-    const bool is_of_positions = part.is_window || (grid && !reads_window && !b.inputs.empty());
-    if (part.state == Part::State::Unknown || !is_of_positions || (call_.is_padded && !grid)) {
+    // What sums up positions has another meaning where these are others.
+    const bool is_of_positions = part.is_window || (!reads_window && !b.inputs.empty());
+    if (part.state == Part::State::Unknown || !is_of_positions) {
       if (part.state != Part::State::Equal && state == RowState::Same) state = RowState::NotJudged;
       continue;
     }
     if (part.state == Part::State::Equal || state == RowState::Differs) continue;
     const double error = part.spread.relative_error();
-    const bool is_far_off = grid && error > kFarOff;
-    const bool is_accused = reads == Reads::Equal || (reads == Reads::Rounded && is_far_off);
+    const bool is_accused =
+        reads == Reads::Equal || (reads == Reads::Rounded && error > kFarOff);
     if (!is_accused) {
       state = reads == Reads::Unknown ? RowState::NotJudged : RowState::Inherited;
       continue;
@@ -192,7 +215,7 @@ Result<RowState> TokenComparer::judge(size_t op, size_t other_op) {
     found.largest_ulp = part.spread.largest_ulp;
     found.relative_error = error;
     found.is_exact = reads == Reads::Equal;
-    found.is_beyond_rounding = !grid || error > kRoundoffs * grid->roundoff();
+    found.is_beyond_rounding = error > kRoundoffs * grid->roundoff();
   }
   if (state == RowState::Differs) result_.findings.push_back(std::move(found));
   return state;
@@ -204,6 +227,8 @@ Status TokenComparer::add_call(const CallPair& call) {
   for (const auto& [kind, operators] : operators_of(*other_.run, call.other_step)) {
     const auto partner = first.find(kind);
     if (partner == first.end() || partner->second.size() != operators.size()) continue;
+    const Operator& one = in_other(operators.front());
+    if (reads_content(one.name) || is_inside_unjudged(one)) continue;
     for (size_t i = 0; i < operators.size(); ++i) {
       ASSAY_TRY(const RowState state, judge(partner->second[i], operators[i]));
       result_.states[operators[i]] = state;

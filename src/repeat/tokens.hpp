@@ -24,15 +24,15 @@ struct CallPair {
   int64_t other_step = 0;
   Window tokens;  // that the calls are given
   Window keys;    // that they attend to, from the first position on
-  /// Padding has positions, too, so whole numbers differ rightly; they are not compared then.
-  bool is_padded = false;
 };
 
 /// What the row's operators made in `other`, against the same positions of the row alone.
 ///
 /// An operator is judged when its inputs are known to hold the same values at these positions. Its
 /// place is that in `other`. An operator that some module ran more often in one of the calls than
-/// in the other has no counterpart there.
+/// in the other has no counterpart there. Whole numbers are not compared, since positions and masks
+/// have another meaning in another call; what is computed of them is. Nor are modules of a layer
+/// that read and write at places which they compute: experts.
 ///
 /// splits  of the batch of `other`; null: it has the row alone
 /// errors  of run::load_tensor()

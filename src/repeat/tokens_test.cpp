@@ -127,8 +127,7 @@ TEST(CompareTokens, RowsBehindPaddingAreFoundThoughTheirLengthIsFoldedWithTheBat
   const CallPair call = {.first_step = 0,
                          .other_step = 0,
                          .tokens = {2, 0, 3, 1, 2},
-                         .keys = {2, 0, 3, 1, 2},
-                         .is_padded = true};
+                         .keys = {2, 0, 3, 1, 2}};
   const Splits splits(few, more, 2, {{2, 2, 3, 3}});
   const RowComparison found = compare_tokens(alone, {&padded, 1}, {call}, &splits).value();
   EXPECT_TRUE(found.findings.empty());
