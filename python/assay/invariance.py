@@ -384,18 +384,32 @@ class ScenarioRun:
 class _Page:
     """What a page shows beside the lists: every operator in every scenario."""
 
-    def __init__(self, alone: Any) -> None:
+    def __init__(self, alone: ScenarioRun) -> None:
         self._alone = alone
+        self._compared: list[tuple[str, ScenarioRun, dict[str, Any], str]] = []
         self._rows: dict[str, list[Any]] = {}
-        self._places: dict[int, list[dict[str, Any]]] = {}
         self._row_of: dict[tuple[Any, ...], int] = {}
 
     def add(self, scenario: str, run: ScenarioRun, found: dict[str, Any], word: str) -> None:
         """The operators of a run, with what became of each; those of the findings have `word`."""
-        places = self._places.setdefault(id(run), json.loads(run.native.places()))
-        findings = {one["index"]: one for one in found["findings"] if one["operator"]}
-        for at, (place, state) in enumerate(zip(places, found["states"])):
-            one = findings.get(at, {})
+        self._compared.append((scenario, run, found, word))
+
+    def _fill(self) -> None:
+        """Makes the rows, which only a page needs."""
+        places: dict[int, list[dict[str, Any]]] = {}
+        for scenario, run, found, word in self._compared:
+            if id(run) not in places:
+                places[id(run)] = json.loads(run.native.places())
+            self._add_rows(scenario, places[id(run)], found, word)
+        self._compared.clear()
+
+    def _add_rows(self, scenario: str, places: list[dict[str, Any]], found: dict[str, Any], word: str) -> None:
+        begin = len(self._rows.get("node", ()))
+        findings = {_key(one): one for one in found["findings"]}
+        for one in found["findings"]:  # a module's has the place of its first operator
+            self._row_of.setdefault(_key(one), begin + one["index"])
+        for place, state in zip(places, found["states"]):
+            one = findings.get(_key(place), {})
             cells = {
                 "scenario": scenario,
                 "token_id": place["step"],
@@ -408,18 +422,22 @@ class _Page:
                 "module": place["module"],
                 "call": place["call"],
             }
-            if one:
-                self._row_of.setdefault(_key(place), len(self._rows.get("node", ())))
             for name, value in cells.items():
                 self._rows.setdefault(name, []).append(value)
 
     def write(self, found: Invariance, path: str) -> None:
+        self._fill()
         fields = found.to_dict()
         parts = {
             "sentence": found.sentence,
             "tone": "bad" if not found else "open" if found.not_invariant else "good",
             "next": fields["next"],
-            "facts": [[name, fields[name]] for name in ("judged", "inherited", "unsplit")],
+            "facts": [
+                ["operators judged", fields["judged"]],
+                ["that read other values", fields["inherited"]],
+                ["that mix rows", fields["unsplit"]],
+                ["scenarios", len(fields["scenarios"])],
+            ],
             "lists": self._lists(found),
             "first_row": self._row_of.get(_key((found.leaks or found.not_invariant or [{}])[0])),
             "rows": self._rows,

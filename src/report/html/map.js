@@ -347,7 +347,7 @@ function legendEntry(kind, words, sign = "") {
 function wordEntries({ judgements }) {
   const rows = new Map();
   for (let row = 0; row < judgements.length; row++) if (!rows.has(judgements.verdict(row))) rows.set(judgements.verdict(row), row);
-  const listed = [...rows].sort(([, a], [, b]) => judgements.level.all[b] - judgements.level.all[a]);
+  const listed = [...rows].sort(([, a], [, b]) => judgements.mark[b] - judgements.mark[a] || judgements.level.all[b] - judgements.level.all[a]);
   return listed.map(([word, row]) => legendEntry(cellKind(judgements, row, "all"), word, MAP_SIGN[judgements.mark[row]]));
 }
 

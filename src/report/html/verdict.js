@@ -50,7 +50,8 @@ function unjudged(verdict) {
 
 /** Lists that stand above all views: what was found, each with its place and numbers. */
 function listedFindings({ title, open, count, items }) {
-  const shown = items.map((one) => h("li", {}, place({ module: one.place }, one.row), " ", h("span", {}, one.text), facts(one.facts.map(([name, value]) => [name, number(value)]))));
+  const words = (one) => (one.text.startsWith(one.place) ? one.text.slice(one.place.length).replace(/^:? /, "") : one.text);
+  const shown = items.map((one) => h("li", {}, place({ module: one.place }, one.row), " ", h("span", {}, words(one)), facts(one.facts.map(([name, value]) => [name, number(value)]))));
   const more = count > items.length ? h("p", { class: "note" }, `and ${count - items.length} more`) : null;
   return fold(`${title} (${count})`, open, h("ol", { class: "found" }, shown), more);
 }
