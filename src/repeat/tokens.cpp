@@ -184,23 +184,18 @@ Result<RowState> TokenComparer::judge(size_t op, size_t other_op) {
   found.place = other_.run->place_of(other_op);
   bool reads_window = false;
   ASSAY_TRY(const Reads reads, reads_of(op, other_op, &found, &reads_window));
-  RowState state = RowState::Same;
+  RowState state = RowState::NotJudged;
   for (size_t i = 0; i < b.outputs.size(); ++i) {
     const run::TensorRecord& record = other_.run->run().records[b.outputs[i].record];
     const std::optional<FloatGrid> grid =
         record.dtype ? float_grid(*record.dtype) : std::optional<FloatGrid>();
-    if (!grid) {
-      state = RowState::NotJudged;
-      continue;
-    }
+    if (!grid) continue;
     ASSAY_TRY(const Part part, compare(a.outputs[i], b.outputs[i], split_of(other_op, true, i)));
     // What sums up positions has another meaning where these are others.
     const bool is_of_positions = part.is_window || (!reads_window && !b.inputs.empty());
-    if (part.state == Part::State::Unknown || !is_of_positions) {
-      if (part.state != Part::State::Equal && state == RowState::Same) state = RowState::NotJudged;
+    if (part.state == Part::State::Equal && state == RowState::NotJudged) state = RowState::Same;
+    if (part.state != Part::State::Differs || !is_of_positions || state == RowState::Differs)
       continue;
-    }
-    if (part.state == Part::State::Equal || state == RowState::Differs) continue;
     const double error = part.spread.relative_error();
     const bool is_accused =
         reads == Reads::Equal || (reads == Reads::Rounded && error > kFarOff);

@@ -77,6 +77,29 @@ TEST(CompareTokens, AProductThatIsWrongInAChunkIsBeyondRounding) {
   EXPECT_TRUE(found.findings[0].is_beyond_rounding);
 }
 
+/// The largest of two channels and which one it is.
+void choose(TestRun& test, const Values& largest) {
+  const auto count = static_cast<int64_t>(largest.size());
+  const Value in = test.value(DType::Float32, {1, count, 1}, Values(largest.size(), 1));
+  test.begin_op("m", "aten.max.dim", {{"self", in}}, R"({"dim":2})");
+  test.add_output("0", test.value(DType::Float32, {1, count}, largest));
+  test.add_output("1", test.value(DType::Int64, {1, count}, Values(largest.size(), 0)));
+}
+
+TEST(CompareTokens, WholeNumbersBesideAWrongResultExcuseNothing) {
+  TestRun a;
+  TestRun b;
+  choose(a, {1, 1, 1, 1, 1});
+  b.step = 1;
+  choose(b, {1, 3});
+  const Execution whole = executed(a);
+  const Execution chunk = executed(b);
+  const RowComparison found =
+      compare_tokens(whole, {&chunk, 0, true}, {kSecondChunk}, nullptr).value();
+  ASSERT_EQ(found.findings.size(), 1);
+  EXPECT_EQ(found.findings[0].slot, "0");
+}
+
 TEST(CompareTokens, ALastPlaceMoreIsNotInvariantAndWithinRounding) {
   const RowComparison found = chunks_against_whole(1, 2 * (1 + 0x1p-23));
   ASSERT_EQ(found.findings.size(), 1);
