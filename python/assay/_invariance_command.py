@@ -28,29 +28,58 @@ class ProgramFailed(Exception):
     """The program under test ended otherwise than well: nothing can be judged."""
 
 
-def _environment(scenario: invariance.Scenario, file: Path) -> dict[str, str]:
-    threads = {name: str(scenario.threads) for name in _THREADS} if scenario.threads else {}
-    return {**os.environ, "ASSAY_SCENARIO": str(file), **threads}
-
-
-def _capture(command: str, scenario: invariance.Scenario, folder: Path, program: Sequence[str], host: str) -> None:
-    """Runs the program on one scenario; what it prints goes to standard error."""
-    target = folder / scenario.name
-    file = folder / f"{scenario.name}.json"
-    scenario.write(file)
+def _dump(
+    command: str, target: Path, program: Sequence[str], host: str, environment: dict[str, str], what: str
+) -> None:
+    """Runs the program, captured; what it prints goes to standard error."""
     words = ["dump", "-o", str(target), "--host", host, "--level", "operator", "--digest", "--steps", "all"]
     done = subprocess.run(
         [command, *words, "--log-level", "warning", "--", *program],
-        env=_environment(scenario, file),
+        env={**os.environ, **environment},
         stdout=sys.stderr.fileno(),
         check=False,
     )
     if done.returncode == INTERRUPTED:
         raise KeyboardInterrupt
     if done.returncode != 0:
-        raise ProgramFailed(f"the program ended with status {done.returncode} in the scenario {scenario.name}")
+        raise ProgramFailed(f"the program ended with status {done.returncode} in {what}")
     if not (target / "manifest.json").exists():
-        raise ProgramFailed(f"nothing was captured of the program in the scenario {scenario.name}")
+        raise ProgramFailed(f"nothing was captured of the program in {what}")
+
+
+def _run_each(
+    command: str, wanted: Sequence[invariance.Scenario], folder: Path, program: Sequence[str], host: str
+) -> dict[str, invariance.ScenarioRun]:
+    """The program once a scenario."""
+    runs = {}
+    for scenario in wanted:
+        file = folder / f"{scenario.name}.json"
+        scenario.write(file)
+        threads = {name: str(scenario.threads) for name in _THREADS} if scenario.threads else {}
+        target = folder / scenario.name
+        _dump(command, target, program, host, {"ASSAY_SCENARIO": str(file), **threads}, f"the scenario {scenario.name}")
+        runs[scenario.name] = invariance.ScenarioRun(str(target))
+    return runs
+
+
+def _run_all(
+    command: str, wanted: Sequence[invariance.Scenario], folder: Path, program: Sequence[str], host: str
+) -> dict[str, invariance.ScenarioRun]:
+    """The program once; its steps are the forward calls of one scenario after the other."""
+    file, target = folder / "scenarios.json", folder / "scenarios"
+    invariance.write_scenarios(wanted, file)
+    _dump(command, target, program, host, {"ASSAY_SCENARIOS": str(file)}, "one process for all scenarios")
+    return invariance.runs_of_one_process(wanted, target)
+
+
+def _next(found: invariance.Invariance, runs: dict[str, invariance.ScenarioRun], kept: bool, again: str) -> str:
+    """The command that shows the first leak."""
+    if not kept:
+        return again.replace("invariance", "invariance -o runs", 1)
+    leak = found.leaks[0]
+    run = runs["neighbours-a"]
+    step = ["--step", str(leak["step"] + run.first)] if run.steps >= 0 else []
+    return shlex.join(["assay", "show", run.path, leak["node"], *step])
 
 
 def _answer(outcome: str, status: int, sentence: str, following: str) -> dict[str, Any]:
@@ -73,26 +102,21 @@ def _outcome(found: invariance.Invariance, require_invariant: bool) -> str:
 
 def run(command: str, options: dict[str, Any], program: Sequence[str]) -> int:
     """Runs all scenarios and prints what came of them; returns the exit status."""
-    wanted = invariance.scenarios(
-        **{name: options[name] for name in ("vocabulary", "length", "batch", "decode", "seed")}
-    )
-    again = f"assay invariance -- {shlex.join(program)}"
-    folder = Path(options["output"])
-    for scenario in wanted:
-        _capture(command, scenario, folder, program, options["host"])
-    found = invariance.judge(
-        folder, wanted, again.replace("invariance", f"invariance --batch {options['batch'] * 2}", 1)
-    )
-    fields = found.to_dict()
-    if found.leaks and options["kept"]:
-        fields["next"] = shlex.join(["assay", "show", str(folder / "neighbours-a"), found.leaks[0]["node"]])
-        found = invariance.Invariance(fields)
-    elif found.leaks:
-        fields["next"] = again.replace("invariance", "invariance -o runs", 1)
-        found = invariance.Invariance(fields)
+    names = ("vocabulary", "length", "batch", "decode", "seed", "padding")
+    wanted = invariance.scenarios(**{name: options[name] for name in names})
+    again = f"assay invariance{' --one-process' if options['one_process'] else ''} -- {shlex.join(program)}"
+    run_all = _run_all if options["one_process"] else _run_each
+    runs = run_all(command, wanted, Path(options["output"]), program, options["host"])
+    more = again.replace("invariance", f"invariance --batch {options['batch'] * 2}", 1)
+    found = invariance.judge(runs, wanted, more)
+    if found.leaks:
+        found = found.with_next(_next(found, runs, options["kept"], again))
+    if options["html"]:
+        found.to_html(options["html"])
     outcome = _outcome(found, options["require_invariant"])
     status = SAME if outcome == "no_leak" else DIFFERS
     if options["json"]:
+        fields = found.to_dict()
         print(json.dumps({**_answer(outcome, status, found.sentence, fields["next"]), **fields}, indent=2))
     else:
         print(found, end="")

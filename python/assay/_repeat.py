@@ -23,9 +23,10 @@ __all__ = ["Repetition", "repeat"]
 class Repetition:
     """What came of running something several times. True when all runs are equal bit for bit."""
 
-    def __init__(self, fields: dict[str, Any], text: str):
+    def __init__(self, fields: dict[str, Any], text: str, write_page: Callable[[str], Any]):
         self._fields = fields
         self._text = text
+        self._write_page = write_page
 
     def __bool__(self) -> bool:
         return self.repeats
@@ -61,6 +62,10 @@ class Repetition:
     def to_dict(self) -> dict[str, Any]:
         """Everything, as ``assay repeat --json`` prints it."""
         return dict(self._fields)
+
+    def to_html(self, path: Union[str, Path]) -> None:
+        """Writes one page to open in a browser, as ``assay repeat --html`` does; `path` ends with ``.html``."""
+        self._write_page(str(path))
 
 
 class _Repeated:
@@ -151,7 +156,8 @@ def repeat(
         if first is not None and first["cause"] == "operator":
             note = _look_at_values(runs, repeated, first, folder, n)
         advice = _next(first)
-        return Repetition(json.loads(runs.json(note, advice)), runs.text(note, advice))
+        text = runs.text(note, advice)
+        return Repetition(json.loads(runs.json(note, advice)), text, lambda page: runs.write_page(note, advice, page))
 
 
 def _next(first: Optional[dict[str, Any]]) -> str:

@@ -6,8 +6,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/ascii.hpp"
+#include "base/paths.hpp"
 #include "base/text.hpp"
 #include "cli/output.hpp"
 #include "report/terminal_text.hpp"
@@ -38,6 +40,17 @@ int report_error(std::string_view message, std::string_view hint) {
 int report_error(const Error& error, std::string_view hint) {
   report_error(error.describe(), hint);
   return error.code == Errc::Internal ? kOurFault : kUsageOrInput;
+}
+
+Status check_page_path(const std::string& path) {
+  if (path.empty()) return {};
+  const auto wrong = [&](const char* why) {
+    return fail(Error{Errc::Usage, path, std::nullopt, why});
+  };
+  if (!path.ends_with(".html")) return wrong("a page ends with .html");
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (!folder.empty() && !exists(folder)) return wrong("there is no such folder, for --html");
+  return {};
 }
 
 std::string environment(const char* variable) {

@@ -27,6 +27,10 @@ int report_error(std::string_view message, std::string_view hint = {});
 /// The same for an Error of the library, with path and offset; Errc::Internal returns kOurFault.
 int report_error(const Error& error, std::string_view hint = {});
 
+/// Before anything runs: whether a page can be written to --html FILE; an empty path asks for none.
+/// errors  Usage
+[[nodiscard]] Status check_page_path(const std::string& path);
+
 /// A variable of the environment; empty when it is not set.
 [[nodiscard]] std::string environment(const char* variable);
 

@@ -77,7 +77,7 @@ class Comparison {
  public:
   Comparison(const Execution& first, const Execution& other) : first_(first), other_(other) {}
 
-  [[nodiscard]] std::vector<Difference> run();
+  [[nodiscard]] RunComparison run();
   /// After run().
   [[nodiscard]] Equal inputs_of(size_t op, size_t other_op) const;
 
@@ -90,6 +90,7 @@ class Comparison {
   [[nodiscard]] Equal equal_use(const Use& a, const Use& b) const;
   [[nodiscard]] Equal made_by(const Use& use) const;
   [[nodiscard]] Equal equal_outputs(size_t op, size_t other_op, Equal inputs);
+  [[nodiscard]] State add(size_t op, size_t other_op);
   [[nodiscard]] std::optional<Difference> judge(size_t op, size_t other_op, Equal inputs);
   [[nodiscard]] std::optional<Difference> origin(size_t op, size_t other_op);
   [[nodiscard]] bool is_touched(const Use& use) const;
@@ -103,6 +104,7 @@ class Comparison {
   /// view of it shows is no news.
   std::set<std::pair<int, int64_t>> touched_;
   std::vector<Difference> found_;
+  std::vector<State> states_;
 };
 
 Equal Comparison::made_by(const Use& use) const {
@@ -142,6 +144,7 @@ Equal Comparison::equal_outputs(size_t op, size_t other_op, Equal inputs) {
     if (equal == Equal::Unseen) equal = inputs;
     made.push_back(equal);
     if (equal == Equal::No) all = Equal::No;
+    if (equal == Equal::Unseen && all == Equal::Yes) all = Equal::Unseen;
   }
   return all;
 }
@@ -214,22 +217,30 @@ void Comparison::add_lonely(const Execution& side, const Execution& partner) {
   found_.push_back(std::move(found));
 }
 
-std::vector<Difference> Comparison::run() {
+State Comparison::add(size_t op, size_t other_op) {
+  const Equal inputs = inputs_of(op, other_op);
+  const Equal outputs = equal_outputs(op, other_op, inputs);
+  if (is_undefined(in_first(op)) || outputs == Equal::Unseen) return State::Unseen;
+  if (outputs == Equal::Yes) return State::Same;
+  std::optional<Difference> found = judge(op, other_op, inputs);
+  for (const Use& use : in_first(op).outputs) touch(use);
+  if (!found) return State::Inherited;
+  found_.push_back(*std::move(found));
+  return State::Origin;
+}
+
+RunComparison Comparison::run() {
   const size_t count = first_.program().operators.size();
   outputs_.resize(count);
+  states_.assign(count, State::Missing);
   for (size_t op = 0; op < count; ++op) {
     const size_t other_op = other_.find(in_first(op));
-    if (other_op == kNone) continue;
-    const Equal inputs = inputs_of(op, other_op);
-    if (equal_outputs(op, other_op, inputs) != Equal::No || is_undefined(in_first(op))) continue;
-    if (std::optional<Difference> found = judge(op, other_op, inputs))
-      found_.push_back(*std::move(found));
-    for (const Use& use : in_first(op).outputs) touch(use);
+    if (other_op != kNone) states_[op] = add(op, other_op);
   }
   add_lonely(first_, other_);
   add_lonely(other_, first_);
   std::ranges::stable_sort(found_, {}, [](const Difference& one) { return one.place.index; });
-  return std::move(found_);
+  return {std::move(found_), std::move(states_)};
 }
 
 }  // namespace
@@ -250,6 +261,22 @@ std::string_view cause_name(Cause cause) {
       break;
   }
   return "other operators";
+}
+
+std::string_view state_name(State state) {
+  switch (state) {
+    case State::Same:
+      return "same";
+    case State::Origin:
+      return "origin";
+    case State::Inherited:
+      return "inherited";
+    case State::Unseen:
+      return "unseen";
+    case State::Missing:
+      break;
+  }
+  return "missing";
 }
 
 Execution::Execution(std::shared_ptr<const run::Run> run)
@@ -302,7 +329,7 @@ bool Execution::is_weight(const std::string& leaf) const {
 
 const std::string& Execution::arguments_of(size_t op) const { return arguments_[op]; }
 
-std::vector<Difference> differences(const Execution& first, const Execution& other) {
+RunComparison compare_runs(const Execution& first, const Execution& other) {
   return Comparison(first, other).run();
 }
 

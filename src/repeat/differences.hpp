@@ -55,6 +55,18 @@ struct Difference {
   std::vector<std::string> unseen;  // inputs without a digest
 };
 
+/// What became of an operator's result in another run.
+enum class State : uint8_t {
+  Same,       // equal bit for bit
+  Origin,     // it differs, and a Difference says why
+  Inherited,  // it differs because something before it does
+  Unseen,     // it has no digest in one of the runs
+  Missing,    // the other run has no such operator
+};
+
+/// "same" "origin" "inherited" "unseen" "missing"
+[[nodiscard]] std::string_view state_name(State state);
+
 /// A run of the program with its operators by place.
 class Execution {
  public:
@@ -82,8 +94,13 @@ class Execution {
   std::set<std::string, std::less<>> engine_weights_;
 };
 
-/// In the order of execution of `first`; empty: all that both runs made is equal bit for bit.
-[[nodiscard]] std::vector<Difference> differences(const Execution& first, const Execution& other);
+struct RunComparison {
+  /// In the order of execution of the first run; empty: all that both made is equal bit for bit.
+  std::vector<Difference> differences;
+  std::vector<State> states;  // by operator of the first run
+};
+
+[[nodiscard]] RunComparison compare_runs(const Execution& first, const Execution& other);
 
 /// Whether all inputs of an operator are equal, as far as they were seen; what it only overwrites
 /// is none.

@@ -18,15 +18,6 @@ using locate::ModuleCall;
 using locate::Operator;
 using locate::Use;
 
-/// A module whose operators depend on the batch may sum in another order: more than so many units
-/// of roundoff are no rounding.
-constexpr double kRoundoffs = 64;
-
-/// Behind such a module rows differ by rounding whatever is right: what is read equal to this, and
-/// made other by that, is no rounding.
-constexpr double kRounding = 1e-5;
-constexpr double kFarOff = 0.03;
-
 /// The row in one tensor of both runs.
 enum class Row : uint8_t {
   Equal,    // bit for bit
@@ -129,6 +120,8 @@ Result<RowUse> RowComparer::compare(const Use& a, const Use& b, const Split& spl
   const bool is_whole_equal = one.digest && one.digest == two.digest && one.shape == two.shape;
   const bool is_same_place = first_.row == other_.row && has_same_shapes();
   if (is_whole_equal && (is_same_place || !split.has_rows())) return RowUse{};
+  if (!has_values(one) || !has_values(two))
+    return RowUse{!a.leaf.empty() && a.leaf == b.leaf ? Row::Equal : Row::Mixed, {}};
   if (split.state == Split::State::Unknown) return RowUse{Row::Mixed, {}};
   if (split.state == Split::State::Shared) return RowUse{Row::Mixed, {}};
   ASSAY_TRY(const Tensor left, run::load_tensor(one));
@@ -248,14 +241,21 @@ Status RowComparer::judge(size_t op) {
     found.different = use.spread.different;
     found.largest_ulp = use.spread.largest_ulp;
     found.relative_error = use.spread.relative_error();
+    const std::optional<FloatGrid> grid =
+        float_grid(record(first_, a.outputs[i]).dtype.value_or(DType::Int64));
+    found.is_beyond_rounding = grid && found.relative_error > kRoundoffs * grid->roundoff();
   }
   ++(reads != Reads::Equal ? result_.inherited : is_judged ? result_.judged : result_.unsplit);
+  RowState& state = result_.states[op];
+  state = reads != Reads::Equal ? RowState::Inherited
+          : is_judged           ? RowState::Same
+                                : RowState::NotJudged;
   found.is_exact = reads == Reads::Equal;
   const bool is_accused =
       found.is_exact || (reads == Reads::Rounded && found.relative_error > kFarOff);
-  const bool is_undefined =
-      reference::aten::class_of(a.name) == reference::aten::OperatorClass::Allocation;
-  if (differs && is_accused && !is_undefined) result_.findings.push_back(std::move(found));
+  if (!differs || !is_accused || is_without_values(a)) return {};
+  state = RowState::Differs;
+  result_.findings.push_back(std::move(found));
   return {};
 }
 
@@ -301,6 +301,7 @@ Status RowComparer::judge_call(const ModuleCall& call) {
     found.different = use.spread.different;
     found.largest_ulp = use.spread.largest_ulp;
     found.relative_error = use.spread.relative_error();
+    found.is_beyond_rounding = true;
     result_.findings.push_back(std::move(found));
     return {};
   }
@@ -309,6 +310,7 @@ Status RowComparer::judge_call(const ModuleCall& call) {
 
 Result<RowComparison> RowComparer::run() {
   find_content_dependent();
+  result_.states.assign(first_.run->program().operators.size(), RowState::NotJudged);
   for (size_t op = 0; op < first_.run->program().operators.size(); ++op)
     ASSAY_TRY_STATUS(judge(op));
   for (const ModuleCall& call : first_.run->program().calls) {
@@ -318,6 +320,30 @@ Result<RowComparison> RowComparer::run() {
 }
 
 }  // namespace
+
+std::string_view state_name(RowState state) {
+  switch (state) {
+    case RowState::Same:
+      return "same";
+    case RowState::Differs:
+      return "differs";
+    case RowState::Inherited:
+      return "inherited";
+    case RowState::NotJudged:
+      break;
+  }
+  return "not judged";
+}
+
+bool reads_content(std::string_view name) { return is_data_dependent(name) || is_indexed(name); }
+
+bool has_values(const run::TensorRecord& record) {
+  return record.bytes.has_value() || record.made != nullptr;
+}
+
+bool is_without_values(const locate::Operator& one) {
+  return reference::aten::class_of(one.name) == reference::aten::OperatorClass::Allocation;
+}
 
 Result<RowComparison> compare_rows(const RowPlace& first, const RowPlace& other,
                                    const Splits& splits) {

@@ -61,6 +61,43 @@ void add_findings(const Repetition& group, std::vector<Finding>* all) {
   std::ranges::stable_sort(*all, {}, [](const Finding& one) { return one.difference.place.index; });
 }
 
+/// The states of a run of another group, by the operators of the first run of all.
+GridRun moved(const GridRun& run, const Execution& own, const Execution& first) {
+  std::vector<State> states;
+  for (const locate::Operator& one : first.program().operators) {
+    const size_t op = own.find(one);
+    states.push_back(op == locate::kNone ? State::Missing : (*run.states)[op]);
+  }
+  return {run.number, run.threads, std::make_shared<const std::vector<State>>(std::move(states))};
+}
+
+void add_to_grid(const Repetition& group, const Repetition& first, int threads, Grid* grid) {
+  for (const GridRun& run : group.grid()) {
+    grid->runs.push_back(&group == &first ? run : moved(run, group.first(), first.first()));
+    grid->runs.back().threads = threads;
+  }
+  grid->left_out += group.left_out();
+}
+
+Grid grid_of(const std::vector<std::unique_ptr<Repetition>>& groups,
+             const std::vector<int>& threads,
+             const std::vector<std::unique_ptr<Repetition>>& across) {
+  const auto threads_of = [&](size_t group) { return group < threads.size() ? threads[group] : 0; };
+  const Repetition& first = *groups.front();
+  Grid grid;
+  for (size_t op = 0; op < first.operator_count(); ++op)
+    grid.operators.push_back(first.first().place_of(op));
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (i > 0) {
+      grid.runs.push_back(across[i - 1]->grid().front());
+      grid.runs.back().threads = threads_of(i);
+    }
+    add_to_grid(*groups[i], first, threads_of(i), &grid);
+  }
+  std::ranges::stable_sort(grid.runs, {}, &GridRun::number);
+  return grid;
+}
+
 }  // namespace
 
 bool Outcome::depends_on_threads() const {
@@ -115,18 +152,21 @@ std::string elements_text(const Elements& elements, const Finding& finding) {
 
 Outcome make_outcome(const std::vector<std::unique_ptr<Repetition>>& groups,
                      const std::vector<int>& threads,
-                     const std::vector<std::vector<Finding>>& across) {
+                     const std::vector<std::unique_ptr<Repetition>>& across) {
   Outcome outcome;
   for (size_t i = 0; i < groups.size(); ++i) {
     outcome.runs += groups[i]->run_count();
     add_findings(*groups[i], &outcome.findings);
     outcome.threads.push_back({i < threads.size() ? threads[i] : 0, groups[i]->run_count(),
-                               i == 0 ? std::vector<Finding>() : across[i - 1]});
+                               i == 0 ? std::vector<Finding>() : across[i - 1]->findings()});
+    if (outcome.different_run == nullptr) outcome.different_run = groups[i]->different_run();
   }
   const Repetition& first = *groups.front();
   outcome.operators = first.operator_count();
   outcome.steps = first.step_count();
   outcome.unseen = first.unseen_count();
+  outcome.grid = grid_of(groups, threads, across);
+  outcome.first_run = first.first_run();
   return outcome;
 }
 

@@ -18,6 +18,14 @@ struct ThreadGroup {
   std::vector<Finding> against_first;
 };
 
+/// Every operator in every run.
+struct Grid {
+  std::vector<Place> operators;  // of the first run of all
+  /// Each against the first run with as many threads; that one against the first of all.
+  std::vector<GridRun> runs;  // by number
+  size_t left_out = 0;        // runs
+};
+
 struct Outcome {
   size_t runs = 0;
   size_t operators = 0;  // of the first run, and its steps
@@ -30,6 +38,9 @@ struct Outcome {
   std::optional<Elements> elements;
   std::string elements_note;  // why they are not known; empty when nobody asked
   std::string next;           // a command
+  Grid grid;
+  std::shared_ptr<const run::Run> first_run;
+  std::shared_ptr<const run::Run> different_run;  // the first one; null: none does
 
   [[nodiscard]] bool repeats() const { return findings.empty(); }
   [[nodiscard]] bool depends_on_threads() const;
@@ -43,9 +54,9 @@ struct Outcome {
 
 /// Groups by the number of threads, from the repetitions of each.
 ///
-/// across  the first run of each group but the first, against that of the first
+/// across  the first run of each group but the first, added to that of the first
 [[nodiscard]] Outcome make_outcome(const std::vector<std::unique_ptr<Repetition>>& groups,
                                    const std::vector<int>& threads,
-                                   const std::vector<std::vector<Finding>>& across);
+                                   const std::vector<std::unique_ptr<Repetition>>& across);
 
 }  // namespace assay::repeat

@@ -21,18 +21,32 @@ std::string pattern_of(const Place& place) {
 }  // namespace
 
 Repetition::Repetition(std::shared_ptr<const run::Run> first, size_t number)
-    : first_(std::move(first)), first_number_(number) {}
+    : first_run_(std::move(first)), first_(first_run_), first_number_(number) {}
 
 bool Repetition::add(std::shared_ptr<const run::Run> run, size_t number) {
   ++later_;
-  const Execution other(std::move(run));
-  std::vector<Difference> found = differences(first_, other);
-  for (Difference& one : found) {
+  const Execution other(run);
+  RunComparison compared = compare_runs(first_, other);
+  const bool is_equal = compared.differences.empty();
+  add_to_grid(std::move(compared.states), is_equal, number);
+  if (!is_equal && different_ == nullptr) different_ = std::move(run);
+  for (Difference& one : compared.differences) {
     const Key key(one.place.index, std::string(cause_name(one.cause)) + one.place.node);
     Seen& seen = seen_.try_emplace(key, Seen{one, {}}).first->second;
     seen.results.emplace(number, std::move(one.result));
   }
-  return found.empty();
+  return is_equal;
+}
+
+void Repetition::add_to_grid(std::vector<State> states, bool is_equal, size_t number) {
+  if (!is_equal) {
+    if (++different_count_ > kGridRuns) return;
+    grid_.push_back({number, 0, std::make_shared<const std::vector<State>>(std::move(states))});
+    return;
+  }
+  if (of_equal_runs_ == nullptr)
+    of_equal_runs_ = std::make_shared<const std::vector<State>>(std::move(states));
+  grid_.push_back({number, 0, of_equal_runs_});
 }
 
 size_t Repetition::step_count() const {

@@ -61,6 +61,30 @@ TEST(Repetition, NamesTheOperatorWhoseInputsAreEqualAndNotThoseBehindIt) {
   EXPECT_EQ(found[0].results, 2);
 }
 
+TEST(Repetition, TheGridSaysOfEveryOperatorWhatBecameOfItInEachRun) {
+  TestRun a, b, c;
+  Repetition runs(small_run(a));
+  const std::shared_ptr<const run::Run> different = small_run(b, 0.5);
+  runs.add(different, 1);
+  runs.add(small_run(c), 2);
+  ASSERT_EQ(runs.grid().size(), 2);
+  using enum State;
+  EXPECT_EQ(runs.grid()[0].number, 1);
+  EXPECT_EQ(*runs.grid()[0].states, (std::vector<State>{Same, Origin, Inherited}));
+  EXPECT_EQ(*runs.grid()[1].states, (std::vector<State>{Same, Same, Same}));
+  EXPECT_EQ(runs.left_out(), 0);
+  EXPECT_EQ(runs.different_run(), different);
+}
+
+TEST(Repetition, TheGridEndsAtItsNumberOfDifferentRuns) {
+  std::vector<TestRun> tests(kGridRuns + 3);
+  Repetition runs(small_run(tests[0]));
+  for (size_t i = 1; i < tests.size(); ++i) runs.add(small_run(tests[i], 0.5), i);
+  EXPECT_EQ(runs.grid().size(), kGridRuns);
+  EXPECT_EQ(runs.left_out(), 2);
+  EXPECT_EQ(runs.findings().front().runs.size(), kGridRuns + 2);
+}
+
 TEST(Repetition, AWeightThatIsAnotherOneIsNamedOnceAndNoOperatorIs) {
   TestRun a;
   TestRun b;

@@ -62,7 +62,7 @@ Split Splits::of_use(const locate::Operator& one, bool is_output, size_t number,
   const std::vector<Use>* more = uses_of(more_, one, is_output);
   if (few == nullptr || more == nullptr || number >= few->size() || number >= more->size())
     return {};
-  return learn((*few)[number], (*more)[number], shape);
+  return learn(one.step, (*few)[number], (*more)[number], shape);
 }
 
 Split Splits::of_boundary(const locate::ModuleCall& call, bool is_output, size_t number,
@@ -71,23 +71,46 @@ Split Splits::of_boundary(const locate::ModuleCall& call, bool is_output, size_t
   const std::vector<Use>* more = uses_of(more_, call, is_output);
   if (few == nullptr || more == nullptr || number >= few->size() || number >= more->size())
     return {};
-  return learn((*few)[number], (*more)[number], shape);
+  return learn(call.step, (*few)[number], (*more)[number], shape);
 }
 
-Split Splits::learn(const Use& few, const Use& more, const std::optional<Dims>& shape) const {
+/// Whether the shape is that of the same tensor in a call with padded rows.
+bool Splits::is_padded(int64_t step, const Dims& few, const Dims& shape,
+                       std::optional<size_t> axis) const {
+  if (step < 0 || static_cast<size_t>(step) >= lengths_.size()) return false;
+  const Lengths& lengths = lengths_[static_cast<size_t>(step)];
+  for (size_t i = 0; i < few.size(); ++i) {
+    const int64_t rows = i == axis ? rows_ : 1;  // may be folded with positions
+    const auto is_of = [&](int64_t plain, int64_t padded) {
+      return few[i] == rows * plain && shape[i] == rows * padded;
+    };
+    if (few[i] != shape[i] && !is_of(lengths.tokens, lengths.padded_tokens) &&
+        !is_of(lengths.keys, lengths.padded_keys))
+      return false;
+  }
+  return true;
+}
+
+Split Splits::learn(int64_t step, const Use& few, const Use& more,
+                    const std::optional<Dims>& shape) const {
   const run::TensorRecord& a = few_.run().records[few.record];
   const run::TensorRecord& b = more_.run().records[more.record];
-  if (!a.shape || !b.shape || a.shape != shape || a.shape->size() != b.shape->size()) return {};
+  if (!a.shape || !b.shape || !shape || a.shape->size() != b.shape->size() ||
+      a.shape->size() != shape->size())
+    return {};
   std::optional<size_t> axis;
   for (size_t i = 0; i < a.shape->size(); ++i) {
     if ((*a.shape)[i] == (*b.shape)[i]) continue;
     if (axis) return {};
     axis = i;
   }
+  if (!(*a.shape == *shape) && !is_padded(step, *a.shape, *shape, axis)) return {};
   if (!axis) return {.state = Split::State::Shared};
   const int64_t per_row = (*a.shape)[*axis] / rows_;
   if ((*a.shape)[*axis] != per_row * rows_ || (*b.shape)[*axis] != per_row * (rows_ + 1)) return {};
-  return cut(a, *axis, per_row);
+  Split split = cut(a, *axis, per_row);
+  split.per_row = (*shape)[*axis] / rows_;
+  return split;
 }
 
 Split Splits::cut(const run::TensorRecord& record, size_t axis, int64_t per_row) const {

@@ -27,18 +27,29 @@ struct Split {
 [[nodiscard]] TensorView row_of(const TensorView& tensor, const Split& split, int64_t row,
                                 int64_t rows);
 
+/// Tokens and keys of a forward call in the runs that splits are learned from, and in those that
+/// are cut, whose rows are padded.
+struct Lengths {
+  int64_t tokens = 1;
+  int64_t keys = 1;
+  int64_t padded_tokens = 1;
+  int64_t padded_keys = 1;
+};
+
 /// Learned from two runs of equal rows, one with a row more than the other: an axis that grows with
 /// their number holds the rows, and the right way to cut it makes equal parts.
 class Splits {
  public:
-  /// rows  of `few`; `more` has one more
-  Splits(const Execution& few, const Execution& more, int64_t rows)
-      : few_(few), more_(more), rows_(rows) {}
+  /// rows     of `few`; `more` has one more
+  /// lengths  by step; empty: the runs that are cut have the same
+  Splits(const Execution& few, const Execution& more, int64_t rows,
+         std::vector<Lengths> lengths = {})
+      : few_(few), more_(more), rows_(rows), lengths_(std::move(lengths)) {}
 
   [[nodiscard]] int64_t rows() const { return rows_; }
   /// Of an input or output of an operator, by its number. Unknown where a run has no such operator.
   ///
-  /// shape  of the tensor at hand: Unknown where it is not that of `few`
+  /// shape  of the tensor at hand: Unknown where it is not that of `few`, but for the lengths
   [[nodiscard]] Split of_use(const locate::Operator& one, bool is_output, size_t number,
                              const std::optional<Dims>& shape) const;
   /// The same for a value that a module takes or returns.
@@ -46,13 +57,16 @@ class Splits {
                                   const std::optional<Dims>& shape) const;
 
  private:
-  [[nodiscard]] Split learn(const locate::Use& few, const locate::Use& more,
+  [[nodiscard]] Split learn(int64_t step, const locate::Use& few, const locate::Use& more,
                             const std::optional<Dims>& shape) const;
+  [[nodiscard]] bool is_padded(int64_t step, const Dims& few, const Dims& shape,
+                               std::optional<size_t> axis) const;
   [[nodiscard]] Split cut(const run::TensorRecord& record, size_t axis, int64_t per_row) const;
 
   const Execution& few_;
   const Execution& more_;
   int64_t rows_;
+  std::vector<Lengths> lengths_;
 };
 
 }  // namespace assay::repeat

@@ -111,6 +111,22 @@ std::string repeat_text(const Outcome& outcome, int width) {
   return text;
 }
 
+std::string pair_json(const repeat::Repetition& pair) {
+  Json json;
+  const std::vector<Finding> findings = pair.findings();
+  json["alike"] = alike_json(findings);
+  json["rows"]["findings"] = Json::array();
+  for (const Finding& one : findings) {
+    Json finding = finding_json(one);
+    finding["index"] = one.difference.place.index;
+    json["rows"]["findings"].push_back(std::move(finding));
+  }
+  json["rows"]["states"] = Json::array();
+  for (const repeat::State state : *pair.grid().front().states)
+    json["rows"]["states"].push_back(repeat::state_name(state));
+  return json.dump();
+}
+
 std::string repeat_json(const Outcome& outcome) {
   Json json;
   json["repeats"] = outcome.repeats();

@@ -13,4 +13,8 @@ namespace assay::report {
 /// One object, indented, keys in the order of the document.
 [[nodiscard]] std::string repeat_json(const repeat::Outcome& outcome);
 
+/// Of two runs, for programs of our own: `alike` as above, and `rows` with `findings` and the
+/// `states` of all operators.
+[[nodiscard]] std::string pair_json(const repeat::Repetition& pair);
+
 }  // namespace assay::report

@@ -10,4 +10,7 @@ namespace assay::report {
 /// One object: `findings`, in the order of execution, and how many operators were judged.
 [[nodiscard]] std::string rows_json(const repeat::RowComparison& comparison);
 
+/// A list with the place of each operator of a run, as findings have it.
+[[nodiscard]] std::string places_json(const repeat::Execution& run);
+
 }  // namespace assay::report

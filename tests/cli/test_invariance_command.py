@@ -25,8 +25,9 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Embedding(256, 8), Head())
 with torch.no_grad():
-    for tokens in invariance.load_scenario().calls():
-        print("computed", model(torch.tensor(tokens)).shape)
+    for scenario in invariance.load_scenarios():
+        for tokens in scenario.calls() + scenario.calls()[: fault == "once more"]:
+            print("computed", model(torch.tensor(tokens)).shape)
 """
 
 
@@ -36,7 +37,7 @@ def invariance(tmp_path):
     script.write_text(PROGRAM)
 
     def call(fault: str, *words: object):
-        options = ["--host", "torch", "--batch", "2", "--decode", "0", *words]
+        options = ["--host", "torch", "--batch", "2", "--decode", "0", "--no-padding", *words]
         return run("invariance", *options, "--", sys.executable, script, fault, cwd=tmp_path)
 
     return call
@@ -66,6 +67,34 @@ def test_a_mean_over_the_batch_is_a_leak(invariance, tmp_path):
     validator("invariance").validate(found)
     assert (found["outcome"], found["exit_status"]) == ("leaks", 1)
     assert found["sentence"] == done.stdout.splitlines()[0]
+
+
+def test_one_process_runs_all_scenarios_and_finds_the_same(invariance, tmp_path):
+    done = invariance("mean", "-o", "runs", "--one-process", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    validator("invariance").validate(found)
+    # equal-1 to -3, neighbours-a to -c, chunks and prefix of two calls, two of threads, first-a and -b
+    assert len(found["scenarios"]) == 12 and done.stderr.count("computed") == 14
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"scenarios", "scenarios.json"}
+    (leak,) = found["leaks"]
+    assert (leak["module"], leak["operator"], leak["step"]) == ("1", "aten.sub.Tensor", 0)
+    # neighbours-a is the fourth scenario.
+    assert found["next"] == "assay show runs/scenarios 1::aten.sub.Tensor.0 --step 3"
+    shown = run(*found["next"].split()[1:], cwd=tmp_path)
+    assert shown.returncode == 0 and "aten.sub.Tensor" in shown.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["--one-process"]], ids=["alone", "one process"])
+def test_other_forward_calls_than_asked_for_cannot_be_judged(invariance, tmp_path, words):
+    done = invariance("once more", *words, "--json", "--length", "3")
+    assert done.returncode == 125, done.stderr
+    answer = json.loads(done.stdout)
+    validator("invariance").validate(answer)
+    # Each scenario has one call more than it should; chunks and prefix have two.
+    said = "made 26 forward calls, its scenarios have 14" if words else "made 3 forward calls in the scenario chunks"
+    assert said in answer["sentence"]
+    assert {path.name for path in tmp_path.iterdir()} == {"engine.py"}
 
 
 def test_a_program_that_fails_cannot_be_judged_and_leaves_nothing(invariance, tmp_path):

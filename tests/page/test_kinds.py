@@ -10,6 +10,8 @@ from typing import Any, Callable
 
 import numpy as np
 import pytest
+import test_invariance_page
+import test_repeat_page
 import torch
 from assay_command import write_torch_tree
 from graph_dumps import write_current
@@ -117,6 +119,19 @@ def one_run(folder: Path) -> Path:
     return folder / "page.html"
 
 
+def repeated(folder: Path) -> Path:
+    """Runs of one program that do not repeat."""
+    found = test_repeat_page.repeated(folder, "gate", 3, 1, 4)
+    assert not found["repeats"]
+    return folder / "page.html"
+
+
+def scenarios(folder: Path) -> Path:
+    """A program of which one row depends on the others."""
+    test_invariance_page.judged(leaks=True).to_html(folder / "page.html")
+    return folder / "page.html"
+
+
 def ggml(folder: Path) -> Path:
     """Hugging Face's modules against llama.cpp's graph."""
     if importlib.util.find_spec("xllamacpp") is None:
@@ -143,6 +158,8 @@ KINDS: list[Callable[[Path], Path]] = [
     opcheck,
     opcheck_operators,
     one_run,
+    repeated,
+    scenarios,
     ggml,
 ]
 

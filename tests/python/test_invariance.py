@@ -36,19 +36,41 @@ def test_a_scenario_says_its_forward_calls_and_is_read_back(tmp_path, monkeypatc
     scenario.write(tmp_path / "s.json")
     monkeypatch.setenv("ASSAY_SCENARIO", str(tmp_path / "s.json"))
     assert invariance.load_scenario() == scenario
-    (tmp_path / "s.json").write_text(json.dumps({"version": 2}))
-    with pytest.raises(assay.FormatError, match="version 2"):
+    (tmp_path / "s.json").write_text(json.dumps({"version": 3}))
+    with pytest.raises(assay.FormatError, match="version 3"):
         invariance.load_scenario()
     monkeypatch.delenv("ASSAY_SCENARIO")
     with pytest.raises(assay.FormatError, match="ASSAY_SCENARIO names no scenario"):
         invariance.load_scenario()
 
 
+def test_a_padded_scenario_says_what_is_padding_and_where_tokens_are():
+    left = invariance.Scenario("x", [[0, 0, 5], [1, 2, 3]], decode=[[6, 7]], padding="left", lengths=[1, 3])
+    assert left.masks() == [[[0, 0, 1], [1, 1, 1]], [[0, 0, 1, 1], [1, 1, 1, 1]]]
+    assert left.positions() == [[[0, 0, 0], [0, 1, 2]], [[1], [3]]]
+    right = invariance.Scenario("x", [[5, 0, 0], [1, 2, 3]], padding="right", lengths=[1, 3])
+    assert right.masks() == [[[1, 0, 0], [1, 1, 1]]]
+
+
+def test_all_scenarios_of_one_process_are_read_back(tmp_path, monkeypatch):
+    wanted = invariance.scenarios()
+    invariance.write_scenarios(wanted, tmp_path / "all.json")
+    monkeypatch.setenv("ASSAY_SCENARIOS", str(tmp_path / "all.json"))
+    assert invariance.load_scenarios() == wanted
+    monkeypatch.delenv("ASSAY_SCENARIOS")
+    wanted[3].write(tmp_path / "one.json")
+    monkeypatch.setenv("ASSAY_SCENARIO", str(tmp_path / "one.json"))
+    assert invariance.load_scenarios() == [wanted[3]]
+
+
 def test_the_same_row_is_in_every_scenario():
     wanted = invariance.scenarios(vocabulary=50, length=7, batch=4, decode=1, seed=3)
-    looked_at = {(tuple(one.rows[one.row]), one.decode[0][one.row]) for one in wanted}
+    looked_at = {tuple(token for token in one.rows[one.row] if token != 0) for one in wanted}
     assert len(looked_at) == 1
+    assert len({one.decode[0][one.row] for one in wanted if one.decode}) == 1
     assert all(sum(one.chunks) + one.prefix in (0, 3, 7) for one in wanted)
+    places = {one.name: one.row for one in wanted}
+    assert (places["first-a"], places["last-a"], places["neighbours-a"]) == (0, 3, 2)
     near = [one for one in wanted if one.name.startswith("neighbours-")]
     assert len({json.dumps(one.rows) for one in near}) == len(near) == 3
     assert all(len(one.rows) == 4 and 0 < one.row < 3 for one in near)
@@ -93,6 +115,72 @@ def test_no_leak_is_claimed_in_a_healthy_model(name):
     assert compared == {one for one in fields["scenarios"] if one != "equal-1"}
 
 
+class OnlyTheLastRow(torch.nn.Module):
+    """The last row of a batch reads the first one: a loop that wraps around."""
+
+    def forward(self, x):
+        return torch.cat([x[:-1], x[-1:] + 0.5 * x[:1] * (len(x) > 1)])
+
+
+def test_a_leak_into_the_last_row_alone_is_named():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(256, 8), OnlyTheLastRow())
+
+    @torch.no_grad()
+    def run(scenario):
+        return [model(torch.tensor(tokens)) for tokens in scenario.calls()]
+
+    found = invariance(run, decode=0)
+    assert {one["module"] for one in found.leaks} == {"1"}
+    assert {one["times"] for one in found.leaks} == {1}  # last-a against last-b
+
+
+class Restarting(torch.nn.Module):
+    """An engine that counts the positions of every chunk from 0; those of decoded tokens are right."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, past_key_values, use_cache):
+        count = input_ids.shape[1]
+        past = past_key_values.get_seq_length() if past_key_values is not None and count == 1 else 0
+        positions = torch.arange(past, past + count)[None]
+        return self.model(
+            input_ids=input_ids, past_key_values=past_key_values, use_cache=use_cache, position_ids=positions
+        )
+
+
+def test_positions_that_a_chunk_counts_anew_are_beyond_rounding_and_only_there():
+    drive = invariance.hugging_face(Restarting(shallow("llama")))
+    found = invariance(drive, vocabulary=families.VOCABULARY, padding=False)
+    assert found.leaks == []
+    wrong = [one for one in found.not_invariant if one["beyond_rounding"]]
+    assert wrong[0]["module"] == "model.model.rotary_emb"  # what is made of the positions
+    assert {name for one in wrong for name in one["scenarios"]} == {"chunks", "prefix"}
+    assert "by more than rounding explains" in found.sentence
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_padding_that_nothing_hides_is_beyond_rounding_in_the_attention(name):
+    model = shallow(name)
+
+    @torch.no_grad()
+    def run(scenario):
+        cache = None
+        for tokens, positions in zip(scenario.calls(), scenario.positions()):
+            result = model(input_ids=torch.tensor(tokens), past_key_values=cache, position_ids=torch.tensor(positions))
+            cache = result.past_key_values
+
+    found = invariance(run, vocabulary=families.VOCABULARY)
+    assert found.leaks == []  # the padding is the row's own
+    wrong = [one for one in found.not_invariant if one["beyond_rounding"]]
+    assert [(one["module"].rsplit(".", 1)[-1][-4:], one["scenarios"]) for one in wrong] == [("attn", ["padded-left-a"])]
+    healthy = invariance(invariance.hugging_face(model), vocabulary=families.VOCABULARY)
+    assert not any(one["beyond_rounding"] for one in healthy.not_invariant)
+    assert "beyond" not in healthy.sentence and "more than rounding" not in healthy.sentence
+
+
 class Kernels(torch.nn.Module):
     """Kernels side by side on the same values, so that none hides another."""
 
@@ -116,6 +204,9 @@ class Kernels(torch.nn.Module):
         return torch.cat([kernel(x) for kernel in self.kernels.values()], -1)
 
 
+NAMES = ("chunks", "padded-left-a")
+
+
 def test_the_kernels_that_are_not_invariant_are_those_that_brute_force_finds():
     model, largest = Kernels().eval(), 9
 
@@ -126,7 +217,8 @@ def test_the_kernels_that_are_not_invariant_are_those_that_brute_force_finds():
         return result
 
     found = invariance(run, vocabulary=64, length=3, batch=largest, decode=0)
-    row = torch.tensor(invariance.scenarios(vocabulary=64, length=3, batch=largest, decode=0)[0].rows)
+    wanted = invariance.scenarios(vocabulary=64, length=3, batch=largest, decode=0)
+    row = torch.tensor(wanted[0].rows)
     expected = {}
     with torch.no_grad():
         for name, kernel in model.kernels.items():
@@ -135,9 +227,23 @@ def test_the_kernels_that_are_not_invariant_are_those_that_brute_force_finds():
                 if not torch.equal(kernel(model.table(row.expand(count, -1)))[:1], alone):
                     expected[f"kernels.{name}"] = count
                     break
+    in_chunks, padded = set(), set()
+    with torch.no_grad():
+        for name, kernel in model.kernels.items():
+            whole = kernel(model.table(row))
+            if not torch.equal(torch.cat([kernel(model.table(row[:, a:b])) for a, b in ((0, 2), (2, 3))], 1), whole):
+                in_chunks.add(f"kernels.{name}")
+            (wide,) = [one for one in wanted if one.name == "padded-left-a"]
+            behind = kernel(model.table(torch.tensor(wide.rows)))[wide.row : wide.row + 1, 1:]
+            if not torch.equal(behind, whole):
+                padded.add(f"kernels.{name}")
     if not expected:
         pytest.skip("every kernel of this CPU is invariant")
-    assert {one["module"]: one["from_batch"] for one in found.not_invariant} == expected
+    assert {one["module"]: one["from_batch"] for one in found.not_invariant if one["from_batch"]} == expected
+    listed = {name: {one["module"] for one in found.not_invariant if name in one["scenarios"]} for name in NAMES}
+    assert (listed["chunks"], listed["padded-left-a"]) == (in_chunks, padded)
+    assert in_chunks and padded
+    assert not any(one["beyond_rounding"] for one in found.not_invariant)
     assert found.leaks == []
 
 

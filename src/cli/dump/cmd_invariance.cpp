@@ -31,8 +31,11 @@ struct InvarianceRequest {
   int64_t seed = 0;
   std::string host = "auto";
   std::string output;
+  std::string html;
   bool json = false;
   bool require_invariant = false;
+  bool no_padding = false;
+  bool one_process = false;
 };
 
 std::string own_program() {
@@ -47,10 +50,14 @@ std::string options_text(const InvarianceRequest& request, const std::string& fo
   json.add("batch", request.batch).add("decode", request.decode).add("seed", request.seed);
   json.add("host", request.host).add("output", folder).add("kept", !request.output.empty());
   json.add("json", request.json).add("require_invariant", request.require_invariant);
+  json.add("padding", !request.no_padding).add("one_process", request.one_process);
+  json.add("html", request.html);
   return json.text();
 }
 
 int run_invariance(const InvarianceRequest& request) {
+  if (const Status page = check_page_path(request.html); !page)
+    return report_failure("invariance", page.error(), {}, request.json);
   const std::string path = request.output.empty() ? default_folder("invariance") : request.output;
   Result<RunFolders> folders = RunFolders::make(path);
   if (!folders) return report_failure("invariance", folders.error(), {}, request.json);
@@ -80,12 +87,18 @@ void add_invariance_rows(Command& command, InvarianceRequest& request) {
               whole_number(0, 1 << 20));
   command.add("--tokens-seed N", "Of the tokens that are drawn; default 0", request.seed,
               whole_number(0, INT32_MAX));
+  command.add("--no-padding", "The program cannot pad: leave out the neighbours that are longer",
+              request.no_padding);
+  command.add("--one-process",
+              "Start the program once for all scenarios, in ASSAY_SCENARIOS: the model loads once",
+              request.one_process);
   command.add("--host {auto,torch,ggml}", "What to capture in the program, default auto",
               request.host);
   command.add("--require-invariant", "A kernel that is not invariant is a failure, too",
               request.require_invariant);
   command.in_group("Output");
   command.add("--output, -o DIR", "Folder of the runs, which is kept then", request.output);
+  command.add("--html FILE", "One page to open in a browser, without a network", request.html);
   command.add("--json", "What was found as JSON", request.json);
 }
 
@@ -96,9 +109,10 @@ Command invariance_command(const Caller& caller) {
   const auto request = std::make_shared<InvarianceRequest>();
   add_program_row(command, "The program to run and its arguments in one string", request->exec);
   add_invariance_rows(command, *request);
-  command.example = "assay invariance -- python -m assay.invariance tiny/";
+  command.example = "assay invariance --one-process -- python -m assay.invariance tiny/";
   command.epilogue =
-      "The program reads the scenario that ASSAY_SCENARIO names and makes its forward calls: "
+      "The program reads the scenario that ASSAY_SCENARIO names and makes its forward calls; with "
+      "--one-process those of all scenarios that ASSAY_SCENARIOS names: "
       "docs/invariance.md. Exit status: 0 no leak, 1 a neighbour changes a row, 125 the program "
       "failed or nothing was captured, 2 wrong options, 3 our fault.";
   command.ends_with_next = true;

@@ -13,6 +13,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/ranges.hpp"
 #include "engines/engines.hpp"
+#include "report/html/repeat_page.hpp"
 #include "report/repeat_text.hpp"
 
 namespace assay::cli {
@@ -30,6 +31,7 @@ struct RepeatRequest {
   std::vector<int> threads;
   bool threads_must_agree = false;
   std::string output;
+  std::string html;
   bool json = false;
 };
 
@@ -66,7 +68,7 @@ class Repeater {
     return static_cast<size_t>(runs) * group_count();
   }
   [[nodiscard]] Result<bool> add_run(size_t number);
-  [[nodiscard]] std::vector<std::vector<repeat::Finding>> across() const;
+  [[nodiscard]] std::vector<std::unique_ptr<repeat::Repetition>> across() const;
   [[nodiscard]] Status look_at_values(repeat::Outcome* outcome);
   [[nodiscard]] RunChoice values_of(const repeat::Finding& finding) const;
   [[nodiscard]] std::string next_command(const repeat::Outcome& outcome) const;
@@ -96,12 +98,11 @@ Result<bool> Repeater::add_run(size_t number) {
   return is_equal;
 }
 
-std::vector<std::vector<repeat::Finding>> Repeater::across() const {
-  std::vector<std::vector<repeat::Finding>> all;
+std::vector<std::unique_ptr<repeat::Repetition>> Repeater::across() const {
+  std::vector<std::unique_ptr<repeat::Repetition>> all;
   for (size_t group = 1; group < firsts_.size(); ++group) {
-    repeat::Repetition pair(firsts_.front());
-    pair.add(firsts_[group], group);
-    all.push_back(pair.findings());
+    all.push_back(std::make_unique<repeat::Repetition>(firsts_.front()));
+    all.back()->add(firsts_[group], group);
   }
   return all;
 }
@@ -210,11 +211,18 @@ Answer answer_of(const repeat::Outcome& outcome, const RepeatRequest& request) {
 }
 
 int run_repeat(const RepeatRequest& request) {
+  if (const Status page = check_page_path(request.html); !page)
+    return report_failure("repeat", page.error(), {}, request.json);
   Result<RunFolders> folders =
       RunFolders::make(request.output.empty() ? default_folder("repeat") : request.output);
   if (!folders) return report_failure("repeat", folders.error(), {}, request.json);
   const Result<repeat::Outcome> outcome = Repeater(request, *std::move(folders)).run();
   if (!outcome) return failed(outcome.error(), request);
+  if (!request.html.empty()) {
+    const Status written =
+        report::html::write_page(report::html::repeat_page(*outcome), request.html);
+    if (!written) return report_failure("repeat", written.error(), {}, request.json);
+  }
   const Answer answer = answer_of(*outcome, request);
   const int width = std::max(60, terminal_width(STDOUT_FILENO));
   return print_answer(answer, report::repeat_text(*outcome, width), request.json,
@@ -256,6 +264,7 @@ void add_rows(Command& command, RepeatRequest& request) {
   command.add("--output, -o DIR",
               "Folder of the runs, kept; default assay_repeat_<time>, kept when runs differ",
               request.output);
+  command.add("--html FILE", "One page to open in a browser, without a network", request.html);
   command.add("--json", "What was found as JSON", request.json);
 }
 

@@ -61,10 +61,8 @@ std::string problem_of(const GateRequest& request) {
   if (request.mine.empty()) return "--mine \"COMMAND\" is missing: the program to judge";
   if (request.first.empty() && request.golden.empty())
     return "what is right is missing: a twin, a run or a fingerprint, or --golden \"COMMAND\"";
-  const std::filesystem::path page(request.judge.html);
-  if (page.has_parent_path() && !exists(page.parent_path().string()))
-    return page.parent_path().string() + ": no such folder, for --html";
-  return {};
+  const Status page = check_page_path(request.judge.html);
+  return page ? "" : page.error().describe();
 }
 
 void add_gate_rows(Command& command, GateOptions& options) {

@@ -39,12 +39,17 @@ const KNOWN = {
   z: ["z", "error in standard deviations of what rounding explains", 10],
   e: ["e", "largest error of an element in units of what rounding allows", 10],
   worst_index: ["worst element", "its index", 16],
+  run: ["run", "number of the run, held against the first one", 6],
+  scenario: ["scenario", "which forward calls the program made", 18],
+  different: ["elements", "that differ bit for bit", 10],
+  largest_ulp: ["worst ULP", "largest difference in units of the last place", 11],
+  relative_error: ["rel L2", "relative L2 distance of the row", 10],
   case_name: ["case", "name of the case", 28],
 };
 
 const FIRST = [
-  "token_id", "weight_name", "node", "role", "slot", "op_type", "verdict", "result", "relative_euclidean_distance", "err_own",
-  "l2norm_stat_relative_error", "max_stat_relative_error", "mean_stat_relative_error", "cosine_similarity",
+  "run", "scenario", "token_id", "weight_name", "node", "role", "slot", "op_type", "verdict", "result", "relative_euclidean_distance", "err_own",
+  "different", "largest_ulp", "relative_error", "l2norm_stat_relative_error", "max_stat_relative_error", "mean_stat_relative_error", "cosine_similarity",
   "max_absolute_error", "sqnr_db", "quantisation", "cmp_fail_reason", "dtype", "shape", "golden_dtype", "my_dtype",
   "golden_shape", "my_shape", "min", "max", "mean", "l2norm", "problem",
 ];

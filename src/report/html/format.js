@@ -29,10 +29,13 @@ export function searchWords(query) {
   return query.toLowerCase().split(/\s+/).filter(Boolean);
 }
 
+/** Why an operator differs between runs that should be equal: repeat/differences.hpp; and a leak. */
+const DIFFERENT = ["operator", "random", "uninitialised", "input", "other operators", "leak"];
+
 /** "wrong" | "open" | "fine" | "" of the words that reports use for a row. */
 export function toneOf(word) {
-  const wrong = ["own_error", "weight", "attribute", "constant", "topology", "edge", "gap", "measured_floor", "nan_origin", "structural", "rank_divergence"];
+  const wrong = ["own_error", "weight", "attribute", "constant", "topology", "edge", "gap", "measured_floor", "nan_origin", "structural", "rank_divergence", ...DIFFERENT];
   if ([...wrong, "wrong", "FAILED", "ERROR", "fail"].includes(word)) return "bad";
-  if (["inherited", "amplified", "drift", "nan_inherited", "NOT_SUPPORTED"].includes(word)) return "open";
-  return ["noise", "pass", "PASS", "identical"].includes(word) ? "good" : "";
+  if (["inherited", "amplified", "drift", "nan_inherited", "NOT_SUPPORTED", "not invariant", "missing"].includes(word)) return "open";
+  return ["noise", "pass", "PASS", "identical", "same"].includes(word) ? "good" : "";
 }

@@ -20,3 +20,20 @@ export const JUDGEMENT_MEANING = {
   amplified: "The difference came in with its inputs and grew here, as it does in an ill-conditioned operator.",
   drift: "The difference is more than one rounding, and nothing says whether it arose here or before.",
 };
+
+/** The same of results that should be equal bit for bit.   docs/commands/repeat.md, docs/invariance.md */
+export const EQUALITY_MEANING = {
+  operator: "Its inputs are equal bit for bit, its output is not.",
+  random: "It draws random numbers, and no seed makes them the same.",
+  uninitialised: "It read memory that nobody had written.",
+  weight: "It read a parameter or a buffer that was another one from the start.",
+  input: "It read another value, which no captured operator made.",
+  "other operators": "One of the runs has no such operator.",
+  leak: "The row's inputs are equal bit for bit, and its output is another one beside other neighbours: always a bug.",
+  "not invariant": "The row's inputs are equal bit for bit, and another shape makes another output.",
+  inherited: "The difference came in with its inputs.",
+  same: "Equal bit for bit.",
+  missing: "The other run has no such operator.",
+  unseen: "It was captured without a digest, or nobody had written the memory that it gives.",
+  "not judged": "Nobody can tell which of its elements belong to the row.",
+};

@@ -17,8 +17,8 @@ import { verdictBanner } from "./verdict.js";
 /** The views of a page: name, title, a function that makes it (or a promise of it). */
 function viewsOf(page) {
   return [
-    page.kind === "comparison" && { name: "map", title: "Map", make: () => mapView(page) },
-    page.table.has("module") && { name: "modules", title: "Modules", make: () => treeView(page) },
+    (page.kind === "comparison" || page.axis) && { name: "map", title: "Map", make: () => mapView(page) },
+    page.table.has("module") && !page.axis && { name: "modules", title: "Modules", make: () => treeView(page) },
     page.totals && { name: "operations", title: "Operations", make: () => operationsView(page) },
     page.counts?.weights && { name: "quantisation", title: "Quantisation", make: () => quantisationView(page) },
     hasBlob("graph") && { name: "graph", title: "Neighbourhood", make: graphView },

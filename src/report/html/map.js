@@ -3,7 +3,7 @@
 // place and step. Layers are folded; one at a time is open.
 import { h } from "./dom.js";
 import { counted, shortened } from "./format.js";
-import { HEAT_ENDS, LEVEL, MARK, readPlaces, stepName, timesText } from "./places.js";
+import { HEAT_ENDS, LEVEL, MARK, readPlaces, stepName } from "./places.js";
 import { DepthPlot } from "./plots.js";
 import { state } from "./state.js";
 import { rowTip, tipBox } from "./tip.js";
@@ -25,8 +25,8 @@ function spanText(list, name = String) {
   return list.length === 1 ? name(list[0]) : `${name(list[0])}-${name(list.at(-1))}`;
 }
 
-function columnOf(steps, ranks, manyRanks) {
-  const step = stepName(steps[0]) === "weights" ? "weights" : `step${steps.length > 1 ? "s" : ""} ${spanText(steps)}`;
+function columnOf(steps, ranks, manyRanks, axis) {
+  const step = stepName(steps[0]) === "weights" ? "weights" : `${axis}${steps.length > 1 ? "s" : ""} ${spanText(steps)}`;
   const rank = `rank${ranks.length > 1 ? "s" : ""} ${spanText(ranks)}`;
   return { steps, ranks, short: spanText(steps, stepName), rank: spanText(ranks), name: manyRanks ? `${step}, ${rank}` : step };
 }
@@ -40,7 +40,7 @@ function mapColumns(places, most) {
   const rankParts = inParts(places.ranks, Math.ceil(places.ranks.length / most));
   const size = Math.max(1, Math.ceil((numbered.length * rankParts.length) / Math.max(1, most - weights.length * rankParts.length)));
   const stepParts = [...weights.map((step) => [step]), ...inParts(numbered, size)];
-  return stepParts.flatMap((part) => rankParts.map((ranks) => columnOf(part, ranks, places.ranks.length > 1)));
+  return stepParts.flatMap((part) => rankParts.map((ranks) => columnOf(part, ranks, places.ranks.length > 1, places.axis)));
 }
 
 /** Column of each row, -1 outside. */
@@ -68,20 +68,11 @@ function cellsOf(places, line, columnOfRow, count, by) {
   return cells;
 }
 
-function levelWords(level, times, by) {
-  const what = by === "own" ? "own error" : "error";
-  if (level === LEVEL.unknown) return by === "own" ? "own error not known" : "not judged";
-  if (level === LEVEL.equal) return by === "own" ? "no error of its own" : "equal";
-  if (level === LEVEL.broken) return "NaN or infinity";
-  if (level === LEVEL.within) return `within rounding (${timesText(times)})`;
-  return `${what} ${timesText(times)} what rounding explains`.replace("× what", "times what");
-}
-
 function cellWords(places, line, column, cell, by) {
   if (cell === null) return `${line.name || "(model)"}, ${column.name}: not captured`;
   const { judgements } = places;
   const verdict = judgements.verdict(cell.worst).replaceAll("_", " ");
-  return `${line.name || "(model)"}, ${column.name}: ${levelWords(judgements.level[by][cell.worst], judgements.times[by][cell.worst], by)}${verdict ? `, ${verdict}` : ""}`;
+  return `${line.name || "(model)"}, ${column.name}: ${[judgements.levelWords(cell.worst, by), verdict].filter(Boolean).join(", ")}`;
 }
 
 function shortTimes(times) {
@@ -90,14 +81,17 @@ function shortTimes(times) {
   return times < 9.95 ? times.toFixed(1) : times.toFixed(0);
 }
 
+function cellKind(judgements, row, by) {
+  return judgements.mark[row] === MARK.wrong ? "wrong" : `level-${judgements.level[by][row]}`;
+}
+
 function cellElement(places, line, column, cell, by, width) {
   const attributes = { role: "gridcell", "aria-label": cellWords(places, line, column, cell, by) };
   if (cell === null) return h("div", { ...attributes, class: "map-cell absent" });
   const { judgements } = places;
   const [mark, level, times] = [judgements.mark[cell.worst], judgements.level[by][cell.worst], judgements.times[by][cell.worst]];
-  const written = width >= MAP_CELL.numbers && level >= LEVEL.beyond && level < LEVEL.broken ? shortTimes(times) : "";
-  const kind = mark === MARK.wrong ? "wrong" : `level-${level}`;
-  return h("div", { ...attributes, class: `map-cell ${kind}`, "data-row": cell.worst, "data-count": cell.count }, MAP_SIGN[mark], written);
+  const written = judgements.hasScale && width >= MAP_CELL.numbers && level >= LEVEL.beyond && level < LEVEL.broken ? shortTimes(times) : "";
+  return h("div", { ...attributes, class: `map-cell ${cellKind(judgements, cell.worst, by)}`, "data-row": cell.worst, "data-count": cell.count }, MAP_SIGN[mark], written);
 }
 
 // ---- lines ----
@@ -146,14 +140,15 @@ function lineHead(line, width) {
 function columnHeads(columns, width) {
   const { count, perStep } = axesOf(columns);
   const weights = columns.length - count;
-  const stride = Math.ceil(26 / (width * perStep)) * perStep;
+  const upright = columns.some((column) => typeof column.steps[0] === "string" && stepName(column.steps[0]) !== "weights");
+  const stride = Math.ceil((upright ? 14 : 26) / (width * perStep)) * perStep;
   const text = (column, i) => {
     if (i < weights) return stepName(column.steps[0]);
     if ((i - weights) % stride === 0) return headText(columns, column);
     return width >= 26 ? `·${column.ranks[0]}` : "";
   };
   return columns.map((column, i) =>
-    h("div", { role: "columnheader", class: `map-column-head${i < weights ? " weights" : ""}`, "aria-label": column.name, title: column.name }, h("span", {}, text(column, i))));
+    h("div", { role: "columnheader", class: `map-column-head${i < weights ? " weights" : ""}${upright ? " upright" : ""}`, "aria-label": column.name, title: column.name }, h("span", {}, text(column, i))));
 }
 
 /** What columns differ in; weights are not counted. `perStep`: ranks beside each other. */
@@ -211,10 +206,10 @@ function lineElement(places, line, columns, columnOfRow, by, size) {
 }
 
 /** "step" over the columns of steps. */
-function axisTitle(columns, size) {
+function axisTitle(columns, size, axis) {
   const { count, steps, ranks, step } = axesOf(columns);
   if (count === 0) return null;
-  const text = ranks < 2 ? "step →" : steps > 1 ? "step, its ranks side by side →" : `step${/-/.test(step) ? "s" : ""} ${step}, rank →`;
+  const text = ranks < 2 ? `${axis} →` : steps > 1 ? `${axis}, its ranks side by side →` : `${axis}${/-/.test(step) ? "s" : ""} ${step}, rank →`;
   const left = size.label + 3 + (columns.length - count) * (size.cell + 1);
   return h("p", { class: "axis-title", "aria-hidden": "true", style: `padding-left:${left}px` }, text);
 }
@@ -236,7 +231,7 @@ function drawnMap(places, room, by) {
   const head = h("div", { role: "row", class: "map-line heads" }, h("div", { role: "columnheader", class: "map-line-head note" }, "place"), columnHeads(columns, size.cell));
   const elements = [head, ...lines.map((line) => lineElement(places, line, columns, columnOfRow, by, size))];
   const style = `--label:${size.label}px;--cell:${size.cell}px;--count:${columns.length};--row:${lines.length > 60 ? 16 : 20}px`;
-  return { elements, lines, columns, style, title: axisTitle(columns, size), width: size.label + columns.length * (size.cell + 1) };
+  return { elements, lines, columns, style, title: axisTitle(columns, size, places.axis), width: size.label + columns.length * (size.cell + 1) };
 }
 
 // ---- pointing and keys ----
@@ -255,7 +250,7 @@ function movedTo(event, at, lines, columns) {
 class MapGrid {
   constructor(places, tip) {
     Object.assign(this, { places, tip, lines: [], columns: [], at: [1, 1] });
-    this.grid = h("div", { role: "grid", class: "map-grid", tabindex: 0, "aria-label": "errors by place and step", "aria-readonly": "true" });
+    this.grid = h("div", { role: "grid", class: "map-grid", tabindex: 0, "aria-label": `${places.judgements.hasScale ? "errors" : "results"} by place and ${places.axis}`, "aria-readonly": "true" });
     const on = (name, answer) => this.grid.addEventListener(name, answer);
     on("keydown", (event) => this.answerKey(event));
     on("click", (event) => this.answerClick(event));
@@ -332,7 +327,7 @@ function useLine(places, line) {
 
 /** Of several steps: shows each of them. Of one: the plot is of it. */
 function useColumn(column) {
-  if (column.steps.length > 1) state.set({ steps: `${column.steps[0]}-${column.steps.at(-1)}` });
+  if (column.steps.length > 1 && typeof column.steps[0] === "number") state.set({ steps: `${column.steps[0]}-${column.steps.at(-1)}` });
   else if (column.short !== "weights") state.set({ step: column.steps[0], rank: column.ranks[0] });
 }
 
@@ -344,10 +339,24 @@ function classLegend() {
   return h("span", { class: "scale" }, h("span", { class: "words" }, "times what rounding explains, from"), scale);
 }
 
+function legendEntry(kind, words, sign = "") {
+  return h("span", { class: "entry" }, h("span", { class: `map-cell ${kind}` }, sign), words);
+}
+
+/** Where cells are words and no numbers: each word once. */
+function wordEntries({ judgements }) {
+  const rows = new Map();
+  for (let row = 0; row < judgements.length; row++) if (!rows.has(judgements.verdict(row))) rows.set(judgements.verdict(row), row);
+  const listed = [...rows].sort(([, a], [, b]) => judgements.mark[b] - judgements.mark[a] || judgements.level.all[b] - judgements.level.all[a]);
+  return listed.map(([word, row]) => legendEntry(cellKind(judgements, row, "all"), word, MAP_SIGN[judgements.mark[row]]));
+}
+
 function mapLegend(places, by) {
   const levels = new Set(places.judgements.level[by]);
   const marks = new Set(places.judgements.mark);
-  const entry = (kind, words, sign = "") => h("span", { class: "entry" }, h("span", { class: `map-cell ${kind}` }, sign), words);
+  const entry = legendEntry;
+  if (!places.judgements.hasScale)
+    return h("div", { class: "map-legend", role: "group", "aria-label": "legend" }, wordEntries(places), places.first ? entry("ringed", "first") : null);
   return h("div", { class: "map-legend", role: "group", "aria-label": "legend" },
     marks.has(MARK.wrong) ? entry("wrong", "wrong by itself", MAP_SIGN[MARK.wrong]) : null,
     places.first ? entry("ringed", "first bad") : null,
@@ -368,19 +377,19 @@ function errorSwitch(by) {
     button("own", "own error", "what each operator adds to the error of its inputs"));
 }
 
-function mapControls(page, by) {
+function mapControls(page, by, axis) {
   const knowsOwn = !page.table.isEmpty("err_own");
   const range = state.get("steps");
   return h("div", { class: "map-controls" },
     knowsOwn ? errorSwitch(by) : null,
-    range ? h("button", { class: "small", onclick: () => state.set({ steps: "" }) }, `steps ${range}: show all steps`) : null);
+    range ? h("button", { class: "small", onclick: () => state.set({ steps: "" }) }, `${axis}s ${range}: show all ${axis}s`) : null);
 }
 
 function mapNote(places, columns) {
   const isShared = columns.some((column) => column.steps.length > 1);
   const downwards = places.isOrdered ? "execution order" : "the order of the report (that of execution is not known)";
-  const across = axesOf(columns).count === 0 ? "" : ` Across: steps${isShared ? ", several in a column; its head shows them one by one" : ""}.`;
-  return `Downwards: ${downwards}, a layer on a line until it is opened.${across} A cell is the worst tensor of its place${across ? " and step" : ""}; it opens with a click or Enter.`;
+  const across = axesOf(columns).count === 0 ? "" : ` Across: ${places.axis}s${isShared ? ", several in a column; its head shows them one by one" : ""}.`;
+  return `Downwards: ${downwards}, a layer on a line until it is opened.${across} A cell is the worst ${places.judgements.hasScale ? "tensor" : "operator"} of its place${across ? ` and ${places.axis}` : ""}; it opens with a click or Enter.`;
 }
 
 // ---- the view ----
@@ -397,10 +406,10 @@ class MapView {
   constructor(page, places) {
     Object.assign(this, { page, places, tip: tipBox(), width: 0 });
     this.grid = new MapGrid(places, this.tip);
-    this.plot = new DepthPlot(places, this.tip);
+    this.plot = places.judgements.hasScale ? new DepthPlot(places, this.tip) : null;
     [this.top, this.title, this.note] = [h("div", {}), h("div", {}), h("p", { class: "note" })];
     this.mapPart = h("div", { class: "map-part" }, this.title, this.grid.grid, this.note);
-    this.plotPart = h("div", { class: "plot-part" }, this.plot.element);
+    this.plotPart = h("div", { class: "plot-part", hidden: this.plot === null }, this.plot?.element);
     this.desk = h("div", { class: "map-desk" }, this.mapPart, this.plotPart);
     this.element = h("div", { class: "map" }, h("h2", {}, "Where the runs differ"), this.top, this.desk, this.tip.box);
     state.on(["errors", "open", "steps"], () => this.draw());
@@ -421,9 +430,9 @@ class MapView {
 
   drawMap() {
     const by = state.get("errors") === "own" ? "own" : "all";
-    const room = roomOfMap(this.width);
+    const room = this.plot === null ? this.width - 2 : roomOfMap(this.width);
     const map = drawnMap(this.places, room, by);
-    this.top.replaceChildren(mapControls(this.page, by), mapLegend(this.places, by));
+    this.top.replaceChildren(mapControls(this.page, by, this.places.axis), mapLegend(this.places, by));
     this.title.replaceChildren(map.title ?? "");
     this.grid.take(map);
     this.note.textContent = mapNote(this.places, map.columns);
@@ -431,7 +440,7 @@ class MapView {
   }
 
   drawPlot() {
-    if (this.width === 0) return;
+    if (this.width === 0 || this.plot === null) return;
     const room = this.width < BESIDE ? this.width : this.width - this.mapPart.offsetWidth - GAP;
     this.plotPart.style.width = `${room}px`;
     this.plot.draw(room);
@@ -440,6 +449,6 @@ class MapView {
 
 /** Map and plot, beside each other where there is room. */
 export async function mapView(page) {
-  if (page.table.length === 0) return h("p", { class: "note" }, "No tensor was compared.");
+  if (page.table.length === 0) return h("p", { class: "note" }, page.axis ? "Nothing was compared." : "No tensor was compared.");
   return new MapView(page, await readPlaces(page)).element;
 }

@@ -31,7 +31,7 @@ struct Page {
 
 /// A page with what every kind has: its head, no verdict, no sentences.
 ///
-/// kind   "comparison" "run" "opcheck"
+/// kind   "comparison" "run" "opcheck" "repeat" "invariance"
 /// tone   "bad" "good" "open": the colour of the banner
 [[nodiscard]] Page begin_page(std::string_view kind, std::string title, std::string sentence,
                               std::string_view tone);

@@ -14,11 +14,16 @@ namespace assay::report::html {
   return pair::shared_node_name(run, run::module_of_node(record.node));
 }
 
-/// "aten.mul.Tensor.1"; empty for a record of a module.
+/// "aten.mul.Tensor.1" of "model.norm::aten.mul.Tensor.1"; empty where no operator is named.
+[[nodiscard]] inline std::string_view operator_in(std::string_view node) {
+  const size_t mark = node.find(run::kOperatorMark);
+  return mark == std::string_view::npos ? std::string_view()
+                                        : node.substr(mark + run::kOperatorMark.size());
+}
+
+/// The same of a record; empty for one of a module.
 [[nodiscard]] inline std::string_view operator_of(const run::TensorRecord& record) {
-  const size_t mark = record.node.find(run::kOperatorMark);
-  if (mark == std::string::npos) return {};
-  return std::string_view(record.node).substr(mark + run::kOperatorMark.size());
+  return operator_in(record.node);
 }
 
 }  // namespace assay::report::html

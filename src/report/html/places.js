@@ -4,7 +4,8 @@
 //   place    a module, or an operator in one, with all its rows
 //   group    places that belong together: a layer, a module with its operators, a part of a very long list
 //   times    an error in units of what rounding explains of it
-import { toneOf } from "./format.js";
+import { number, toneOf } from "./format.js";
+import { EQUALITY_MEANING, JUDGEMENT_MEANING } from "./judgement.js";
 
 /** Ends of the classes of `times`. Below the first (k_out of the localisation) nothing stands out. */
 export const HEAT_ENDS = [4, 10, 30, 100, 1e3, 1e4, 1e5];
@@ -27,19 +28,20 @@ function timesOf(error, explained) {
   return explained > 0 ? error / explained : Infinity;
 }
 
-const PLACE_COLUMNS = ["token_id", "rank", "module", "operator", "role", "rounding", "err_own", "noise_floor", "verdict", "node", "weight_name", "my_op_type", "golden_op_type", "nan_only_in_my", "inf_only_in_my"];
+const PLACE_COLUMNS = ["token_id", "rank", "module", "operator", "role", "rounding", "err_own", "noise_floor", "verdict", "node", "weight_name", "my_op_type", "golden_op_type", "nan_only_in_my", "inf_only_in_my", "different", "largest_ulp", "relative_error"];
 // The first of these that a table has is the error of a row: a comparison of statistics has only norms.
 const ERROR_COLUMNS = ["relative_euclidean_distance", "err_out", "l2norm_stat_relative_error"];
 
-/** What the page says of each row. */
+/** What the page says of each row, by its error in units of what rounding explains. */
 class Judgements {
   constructor(table, columns) {
     this.columns = columns;
+    this.hasScale = true;
     this.length = table.length;
     this.times = { all: new Float64Array(table.length), own: new Float64Array(table.length) };
     this.level = { all: new Uint8Array(table.length), own: new Uint8Array(table.length) };
     this.mark = new Uint8Array(table.length);
-    this.step = Array.from({ length: table.length }, (_, row) => readStep(columns.token_id.get(row)));
+    this.step = Array.from({ length: table.length }, (_, row) => readStep(columns.axis.get(row)));
     for (let row = 0; row < table.length; row++) this.judge(row);
   }
 
@@ -106,6 +108,67 @@ class Judgements {
     let worst = null;
     for (const row of rows) if (worst === null || this.isWorse(row, worst, by)) worst = row;
     return worst;
+  }
+
+  /** The level of a row in words. */
+  levelWords(row, by) {
+    const [level, times] = [this.level[by][row], this.times[by][row]];
+    const what = by === "own" ? "own error" : "error";
+    if (level === LEVEL.unknown) return by === "own" ? "own error not known" : "not judged";
+    if (level === LEVEL.equal) return by === "own" ? "no error of its own" : "equal";
+    if (level === LEVEL.broken) return "NaN or infinity";
+    if (level === LEVEL.within) return `within rounding (${timesText(times)})`;
+    return `${what} ${timesText(times)} what rounding explains`.replace("× what", "times what");
+  }
+
+  meaning(row) {
+    return JUDGEMENT_MEANING[this.verdict(row)];
+  }
+
+  /** [[name, value], ...] of what is known of a row. */
+  measured(row) {
+    const said = [
+      ["error", `${number(this.error(row))} relative L2`, this.error(row) !== null],
+      ["one rounding explains", number(this.rounding(row)), this.rounding(row) !== null],
+      ["that is", timesText(this.times.all[row]), !Number.isNaN(this.times.all[row])],
+      ["own error", number(this.own(row)), this.own(row) !== null],
+      ["rounding explains of it", number(this.ownFloor(row)), this.ownFloor(row) !== null],
+    ];
+    return said.filter(([, , known]) => known);
+  }
+}
+
+/** Levels of results that should be equal bit for bit, by their word; any other word accuses. */
+const LEVEL_OF_WORD = { same: LEVEL.equal, inherited: LEVEL.beyond, "not invariant": LEVEL.beyond + 3, missing: LEVEL.beyond, unseen: LEVEL.unknown, "not judged": LEVEL.unknown };
+
+/** The same of rows that are equal or not: operators in several runs of one program. */
+class Equalities extends Judgements {
+  constructor(table, columns) {
+    super(table, columns);
+    this.hasScale = false;
+  }
+
+  judge(row) {
+    const verdict = this.verdict(row);
+    const level = LEVEL_OF_WORD[verdict];
+    this.times.all[row] = this.times.own[row] = NaN;
+    this.level.all[row] = this.level.own[row] = level ?? LEVEL.beyond;
+    if (level === undefined) this.mark[row] = MARK.wrong;
+    else if (verdict === "not invariant") this.mark[row] = MARK.grown;
+  }
+
+  levelWords() {
+    return ""; // the word of the verdict says it
+  }
+
+  meaning(row) {
+    return EQUALITY_MEANING[this.verdict(row)];
+  }
+
+  measured(row) {
+    return [["elements that differ", "different"], ["worst ULP", "largest_ulp"], ["relative L2", "relative_error"]]
+      .map(([name, column]) => [name, number(this.columns[column].get(row))])
+      .filter(([, value]) => value !== "");
   }
 }
 
@@ -258,14 +321,23 @@ export function stepName(step) {
 
 // ---- all of it ----
 
+function placeOfRow(places, judgements, row) {
+  const { module, operator } = judgements.columns;
+  return places.find((one) => one.module === (module.get(row) ?? "") && one.operator === (operator.get(row) ?? ""));
+}
+
 /** The first that is wrong: {row (or null), place, text}; null where none is known. */
 function firstBad(page, places, judgements) {
+  if (page.first_row !== undefined && page.first_row !== null) {
+    const place = placeOfRow(places, judgements, page.first_row);
+    return { row: page.first_row, place, text: `first: ${place.name} (${judgements.verdict(page.first_row)})` };
+  }
   const candidate = page.verdict?.candidates?.[0];
   if (candidate === undefined) return null;
   const row = page.verdict.candidate_rows?.[0] ?? null;
   const place =
     row !== null
-      ? places.find((one) => one.module === (judgements.columns.module.get(row) ?? "") && one.operator === (judgements.columns.operator.get(row) ?? ""))
+      ? placeOfRow(places, judgements, row)
       : places.find((one) => one.module === candidate.module);
   if (place === undefined) return null;
   return { row, place, step: candidate.step, rank: candidate.rank, text: `first bad: ${place.name || "(model)"} (${candidate.verdict.replaceAll("_", " ")})` };
@@ -274,8 +346,10 @@ function firstBad(page, places, judgements) {
 async function readAllPlaces(page) {
   const table = page.table;
   const columns = await table.columns(PLACE_COLUMNS);
+  const axis = page.axis ?? { column: "token_id", name: "step" };
+  columns.axis = await table.column(axis.column);
   columns.error = await table.column(ERROR_COLUMNS.find((name) => !table.isEmpty(name)) ?? ERROR_COLUMNS[0]);
-  const judgements = new Judgements(table, columns);
+  const judgements = new (page.axis ? Equalities : Judgements)(table, columns);
   const places = inExecutionOrder(gatherPlaces(judgements), judgements);
   const withOperators = new Set(places.filter((place) => place.operator !== "").map((place) => place.module));
   const root = newGroup("", null);
@@ -284,7 +358,7 @@ async function readAllPlaces(page) {
   const steps = [...new Set(judgements.step)].sort(compareSteps);
   const ranks = [...new Set(judgements.step.map((_, row) => judgements.rank(row)))].sort((a, b) => a - b);
   const isOrdered = page.order_known !== false && steps.some((step) => stepName(step) !== "weights");
-  return { judgements, places, root, steps, ranks, isOrdered, first: firstBad(page, places, judgements) };
+  return { judgements, places, root, steps, axis: axis.name, ranks, isOrdered, first: firstBad(page, places, judgements) };
 }
 
 /**
@@ -293,7 +367,7 @@ async function readAllPlaces(page) {
  * judgements   of the rows
  * places       leaves, in execution order (isOrdered) or in that of the report
  * root         the outermost group
- * steps, ranks of the rows
+ * steps, ranks of the rows; axis says what the steps are: steps, runs, scenarios
  * first        the first that is wrong, or null
  */
 export function readPlaces(page) {

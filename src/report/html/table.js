@@ -220,7 +220,7 @@ class TableView {
     const below = h("div", { class: "grid-bar" }, this.copyButton, this.save, this.said);
     const keys = "Each row is a pair of tensors, in the order of execution. A click on a head sorts. In the table: arrows, "
       + "Page Up and Down, Home and End move; Enter opens; c copies.";
-    const note = h("p", { class: "note" }, this.page.kind === "comparison" ? keys : keys.replace("a pair of tensors", "one record"));
+    const note = h("p", { class: "note" }, this.page.kind === "comparison" ? keys : keys.replace("a pair of tensors", this.page.row_is ?? "one record"));
     return h("div", {}, bar, this.controls.at(-1).element, this.grid.element, this.empty, below, note);
   }
 }

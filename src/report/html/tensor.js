@@ -3,7 +3,7 @@
 import { blobJson, hasBlob } from "./data.js";
 import { copyText, facts, fold, h, smallTable } from "./dom.js";
 import { number, toneOf } from "./format.js";
-import { JUDGEMENT_MEANING } from "./judgement.js";
+import { EQUALITY_MEANING, JUDGEMENT_MEANING } from "./judgement.js";
 import { pictureSection } from "./picture.js";
 import { state } from "./state.js";
 
@@ -166,21 +166,24 @@ function pictureHint(row) {
   ];
 }
 
-/** Rows of the same tensor in other steps: [[step, row], ...] in order of the steps. */
-async function otherSteps(table, row, index) {
-  const { node, rank, call, token_id: step } = await table.columns(["node", "rank", "call", "token_id"]);
+/** Rows of the same tensor in other steps, or of the same operator in other runs: [[step, row], ...] in their order. */
+async function otherSteps(page, row, index) {
+  const table = page.table;
+  const { node, rank, call, token_id } = await table.columns(["node", "rank", "call", "token_id"]);
+  const step = page.axis ? await table.column(page.axis.column) : token_id;
   const found = [];
   if (row.node === undefined) return found;
   for (let i = 0; i < table.length; i++) {
+    if (page.axis && token_id.get(i) !== token_id.get(index)) continue;
     if (node.get(i) === row.node && rank.get(i) === rank.get(index) && call.get(i) === call.get(index)) found.push([step.get(i), i]);
   }
-  return d3.sort(found, ([number]) => number);
+  return typeof found[0]?.[0] === "string" ? found : d3.sort(found, ([number]) => number);
 }
 
-function stepChoice(steps, index) {
+function stepChoice(page, steps, index) {
   if (steps.length < 2) return null;
   const select = h("select", { id: "tensor-step", onchange: () => state.set({ row: select.value }) }, steps.map(([step, row]) => h("option", { value: row, selected: row === index }, stepText(step) ?? "none")));
-  return h("label", { class: "choice" }, "same tensor in step", select);
+  return h("label", { class: "choice" }, page.axis ? `same operator in ${page.axis.name}` : "same tensor in step", select);
 }
 
 function neighbourButtons(table, index) {
@@ -195,6 +198,11 @@ function closePanel() {
 function panelHead(heading, ...rest) {
   const close = h("button", { class: "small", id: "tensor-close", "aria-label": "close this panel", onclick: closePanel }, "✕");
   return h("div", { class: "tensor-head" }, heading, close, ...rest);
+}
+
+/** What the word of a row says that should be equal. */
+function wordSection({ verdict }) {
+  return h("p", { class: "judgement" }, h("strong", { class: toneOf(verdict) }, verdict), " ", EQUALITY_MEANING[verdict] ?? "");
 }
 
 /** A row of a run or of opcheck: no pair, so only what its columns say. */
@@ -221,8 +229,9 @@ async function pairContents(page, row, index) {
 async function panelContents(page, index) {
   if (index >= page.table.length) return [panelHead(h("h2", { tabindex: -1 }, `This page has no row ${index}`))];
   const row = Object.fromEntries(await page.table.row(index));
-  const walk = h("div", { class: "choices" }, neighbourButtons(page.table, index), stepChoice(await otherSteps(page.table, row, index), index), h("span", { class: "note" }, `row ${index} of ${page.table.length}, in execution order`));
+  const walk = h("div", { class: "choices" }, neighbourButtons(page.table, index), stepChoice(page, await otherSteps(page, row, index), index), h("span", { class: "note" }, `row ${index} of ${page.table.length}, in execution order`));
   const head = panelHead(h("h2", { tabindex: -1 }, title(row)), walk);
+  if (page.axis) return [head, wordSection(row), plainContents(row)];
   if (page.kind !== "comparison") return [head, plainContents(row)];
   return [head, whereabouts(row), await pairContents(page, row, index)];
 }

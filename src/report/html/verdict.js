@@ -48,6 +48,14 @@ function unjudged(verdict) {
   return fold(`Not judged: ${total}`, false, h("ul", {}, reasons.map(([reason, count]) => h("li", {}, `${count}: ${reason}`))));
 }
 
+/** Lists that stand above all views: what was found, each with its place and numbers. */
+function listedFindings({ title, open, count, items }) {
+  const words = (one) => (one.text.startsWith(one.place) ? one.text.slice(one.place.length).replace(/^:? /, "") : one.text);
+  const shown = items.map((one) => h("li", {}, place({ module: one.place }, one.row), " ", h("span", {}, words(one)), facts(one.facts.map(([name, value]) => [name, number(value)]))));
+  const more = count > items.length ? h("p", { class: "note" }, `and ${count - items.length} more`) : null;
+  return fold(`${title} (${count})`, open, h("ol", { class: "found" }, shown), more);
+}
+
 function list(title, texts) {
   if (!texts || texts.length === 0) return null;
   return fold(`${title} (${texts.length})`, false, h("ul", {}, texts.map((text) => h("li", {}, text))));
@@ -74,13 +82,15 @@ function judged(verdict) {
 /** The banner, with everything that the verdict says. */
 export function verdictBanner(page) {
   const verdict = page.verdict;
-  const first = verdict?.candidate_rows?.find((row) => row !== null);
+  const first = verdict?.candidate_rows?.find((row) => row !== null) ?? page.first_row ?? undefined;
   const parts = [h("p", { class: "tone" }, TONES[page.tone] ?? ""), h("h1", {}, page.sentence)];
   if (first !== undefined)
     parts.push(h("p", {}, h("button", { class: "primary", onclick: () => state.set({ row: first }) }, "Open the suspect")));
   if (verdict) parts.push(judged(verdict));
-  if (verdict?.next) parts.push(commandLine(verdict.next));
+  if (page.facts) parts.push(facts(page.facts.map(([name, value]) => [name, number(value)])));
+  if (verdict?.next ?? page.next) parts.push(commandLine(verdict?.next ?? page.next));
   if (page.counts_sentence && page.counts_sentence !== page.sentence) parts.push(h("p", { class: "note" }, page.counts_sentence));
+  parts.push((page.lists ?? []).map(listedFindings));
   if (verdict)
     parts.push(
       findings("Candidates", verdict.candidates, verdict.candidate_rows),
@@ -92,5 +102,5 @@ export function verdictBanner(page) {
       list("Remarks", verdict.remarks),
     );
   parts.push(list("Why the runs are not comparable as a whole", page.gaps), list("Notes", page.notes), list("Warnings", page.warnings));
-  return h("header", { class: `banner ${page.tone}`, "aria-label": "verdict" }, parts.filter(Boolean));
+  return h("header", { class: `banner ${page.tone}`, "aria-label": "verdict" }, parts.flat().filter(Boolean));
 }
