@@ -169,9 +169,9 @@ Result<Reads> TokenComparer::reads_of(size_t op, size_t other_op, RowFinding* fo
     if (part.state == Part::State::Equal) continue;
     const bool is_rounded =
         part.state == Part::State::Differs && part.spread.relative_error() <= kRounding;
-    reads = std::max(reads, is_rounded                             ? Reads::Rounded
+    reads = std::max(reads, is_rounded                           ? Reads::Rounded
                             : part.state == Part::State::Differs ? Reads::Other
-                                                                   : Reads::Unknown);
+                                                                 : Reads::Unknown);
   }
   return reads;
 }
@@ -197,8 +197,7 @@ Result<RowState> TokenComparer::judge(size_t op, size_t other_op) {
     if (part.state != Part::State::Differs || !is_of_positions || state == RowState::Differs)
       continue;
     const double error = part.spread.relative_error();
-    const bool is_accused =
-        reads == Reads::Equal || (reads == Reads::Rounded && error > kFarOff);
+    const bool is_accused = reads == Reads::Equal || (reads == Reads::Rounded && error > kFarOff);
     if (!is_accused) {
       state = reads == Reads::Unknown ? RowState::NotJudged : RowState::Inherited;
       continue;

@@ -43,10 +43,8 @@ Execution executed(TestRun& test) {
 }
 
 /// Five tokens in one call; the last two of them in the second call.
-constexpr CallPair kSecondChunk = {.first_step = 0,
-                                   .other_step = 1,
-                                   .tokens = {5, 3, 2, 0, 2},
-                                   .keys = {5, 0, 5, 0, 5}};
+constexpr CallPair kSecondChunk = {
+    .first_step = 0, .other_step = 1, .tokens = {5, 3, 2, 0, 2}, .keys = {5, 0, 5, 0, 5}};
 
 RowComparison chunks_against_whole(size_t faulty, double factor) {
   TestRun a;
@@ -147,10 +145,8 @@ TEST(CompareTokens, RowsBehindPaddingAreFoundThoughTheirLengthIsFoldedWithTheBat
   const Execution few = executed(b);
   const Execution more = executed(c);
   const Execution padded = executed(d);
-  const CallPair call = {.first_step = 0,
-                         .other_step = 0,
-                         .tokens = {2, 0, 3, 1, 2},
-                         .keys = {2, 0, 3, 1, 2}};
+  const CallPair call = {
+      .first_step = 0, .other_step = 0, .tokens = {2, 0, 3, 1, 2}, .keys = {2, 0, 3, 1, 2}};
   const Splits splits(few, more, 2, {{2, 2, 3, 3}});
   const RowComparison found = compare_tokens(alone, {&padded, 1}, {call}, &splits).value();
   EXPECT_TRUE(found.findings.empty());

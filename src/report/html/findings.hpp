@@ -11,7 +11,7 @@ namespace assay::report::html {
 struct ListedFinding {
   std::string place;  // module or node
   std::string text;
-  Json row = nullptr;                             // of the table
+  Json row = nullptr;                                    // of the table
   std::vector<std::pair<std::string, Json>> facts = {};  // name, value; null values are not shown
 };
 

@@ -115,28 +115,25 @@ std::string verdict_of(const GridRow& row) {
 
 Columns<GridRow> grid_columns() {
   using R = GridRow;
-  return {{"run", [](const R& row) { return Cell::of(row.run.number); }},
-          {"token_id", [](const R& row) { return Cell::of(row.place.step); }},
-          {"node", [](const R& row) { return Cell::of(row.place.node); }},
-          {"op_type", [](const R& row) { return Cell::of(row.place.operation); }},
-          {"verdict", [](const R& row) { return Cell::of(verdict_of(row)); }},
-          {"slot",
-           [](const R& row) {
-             return row.finding ? Cell::of(row.finding->difference.slot) : Cell{};
-           }},
-          {"reason",
-           [](const R& row) {
-             return row.finding ? Cell::of(repeat::finding_text(*row.finding)) : Cell{};
-           }},
-          {"threads",
-           [](const R& row) {
-             return row.run.threads > 0 ? Cell::of(row.run.threads) : Cell{};
-           }},
-          {"source", [](const R& row) { return Cell::of(row.place.source); }},
-          {"rank", [](const R& row) { return Cell::of(row.place.rank); }},
-          {"module", [](const R& row) { return Cell::of(row.place.module); }},
-          {"operator", [](const R& row) { return Cell::of(operator_in(row.place.node)); }},
-          {"call", [](const R& row) { return Cell::of(row.place.call); }}};
+  return {
+      {"run", [](const R& row) { return Cell::of(row.run.number); }},
+      {"token_id", [](const R& row) { return Cell::of(row.place.step); }},
+      {"node", [](const R& row) { return Cell::of(row.place.node); }},
+      {"op_type", [](const R& row) { return Cell::of(row.place.operation); }},
+      {"verdict", [](const R& row) { return Cell::of(verdict_of(row)); }},
+      {"slot",
+       [](const R& row) { return row.finding ? Cell::of(row.finding->difference.slot) : Cell{}; }},
+      {"reason",
+       [](const R& row) {
+         return row.finding ? Cell::of(repeat::finding_text(*row.finding)) : Cell{};
+       }},
+      {"threads",
+       [](const R& row) { return row.run.threads > 0 ? Cell::of(row.run.threads) : Cell{}; }},
+      {"source", [](const R& row) { return Cell::of(row.place.source); }},
+      {"rank", [](const R& row) { return Cell::of(row.place.rank); }},
+      {"module", [](const R& row) { return Cell::of(row.place.module); }},
+      {"operator", [](const R& row) { return Cell::of(operator_in(row.place.node)); }},
+      {"call", [](const R& row) { return Cell::of(row.place.call); }}};
 }
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
@@ -191,8 +188,8 @@ std::string_view tone_of(const Outcome& outcome) {
 }
 
 Json facts_of(const Outcome& outcome) {
-  const auto same = static_cast<size_t>(
-      std::ranges::count_if(outcome.grid.runs, [](const GridRun& run) {
+  const auto same =
+      static_cast<size_t>(std::ranges::count_if(outcome.grid.runs, [](const GridRun& run) {
         return std::ranges::all_of(
             *run.states, [](State one) { return one == State::Same || one == State::Unseen; });
       }));
@@ -215,16 +212,16 @@ Page repeat_page(const Outcome& outcome) {
   json["row_is"] = "an operator in a run, held against the first run";
   json["first_row"] = outcome.repeats() ? Json(nullptr) : rows.row_of(outcome.findings.front());
   if (outcome.grid.left_out + outcome.grid.runs.size() > rows.run_count())
-    json["notes"] = texts_json(std::vector<std::string>{
-        "the page has " + std::to_string(rows.run_count()) + " of " +
-        counted(outcome.grid.left_out + outcome.grid.runs.size(), "run") +
-        ", those that differ first"});
+    json["notes"] = texts_json(
+        std::vector<std::string>{"the page has " + std::to_string(rows.run_count()) + " of " +
+                                 counted(outcome.grid.left_out + outcome.grid.runs.size(), "run") +
+                                 ", those that differ first"});
   json["sides"] = {side_json(*outcome.first_run, "first run")};
   if (outcome.different_run != nullptr)
     json["sides"].push_back(side_json(*outcome.different_run, "a run that differs"));
-  json["table"] = add_table(
-      rows.count(), page_columns(grid_columns(), [&](size_t row) { return rows.at(row); }), "c",
-      &page.blobs);
+  json["table"] = add_table(rows.count(),
+                            page_columns(grid_columns(), [&](size_t row) { return rows.at(row); }),
+                            "c", &page.blobs);
   return page;
 }
 
