@@ -237,7 +237,10 @@ USAGE = {
     "format": (["GOLDEN", "--mine", "true", "--format", "toml"], "toml"),
     "floor": (["GOLDEN", "--mine", "true", "--floor", "nowhere.json"], "nowhere.json"),
     "floors": (["GOLDEN", "--mine", "true", "--save-floor", "x.json"], "--save-floor needs healthy pairs"),
-    "page's folder": (["GOLDEN", "--mine", "true", "--html", "no/such/page.html"], "there is no such folder, for --html"),
+    "page's folder": (
+        ["GOLDEN", "--mine", "true", "--html", "no/such/page.html"],
+        "there is no such folder, for --html",
+    ),
 }
 
 
