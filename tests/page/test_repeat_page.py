@@ -132,3 +132,25 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path,
     done = assay("repeat", *words, status=2, cwd=tmp_path)
     assert said in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_operator_that_only_some_runs_have_is_a_line_of_the_map(tmp_path, open_page):
+    """Given a program whose third run copies once more, then the copy is a line of the map, wrong in that run."""
+    (tmp_path / "run.py").write_text(
+        "import torch\nfrom pathlib import Path\n"
+        "number = int(Path('counter').read_text()) if Path('counter').exists() else 0\n"
+        "Path('counter').write_text(str(number + 1))\n"
+        "class Copy(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x.clone() if number == 2 else x\n"
+        "with torch.no_grad():\n"
+        "    torch.nn.Sequential(torch.nn.ReLU(), Copy())(torch.ones(2, 8))\n"
+    )
+    words = ["--host", "torch", "-n", 3, "--html", "page.html", "--", sys.executable, "run.py"]
+    said = " ".join(assay("repeat", *words, status=None, cwd=tmp_path).stdout.split())
+    assert "one of the runs has no such operator, in run 2" in said
+    rows = PageFile(tmp_path / "page.html").rows
+    of_copy = {row["run"]: row["verdict"] for row in rows if "clone" in row["node"]}
+    assert of_copy == {1: "same", 2: "other operators"}
+    page = open_page(tmp_path / "page.html").page
+    assert page.locator(".map").get_by_text("clone").count() > 0

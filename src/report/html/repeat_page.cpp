@@ -41,16 +41,26 @@ class Rows {
     for (const repeat::ThreadGroup& group : outcome.threads) add(group.against_first);
   }
 
-  [[nodiscard]] size_t count() const { return outcome_.grid.operators.size() * runs_.size(); }
+  [[nodiscard]] size_t count() const {
+    return (outcome_.grid.operators.size() + of_others_.size()) * runs_.size();
+  }
   [[nodiscard]] size_t run_count() const { return runs_.size(); }
 
-  /// Operators in the order of execution, each in all runs.
+  /// Operators in the order of execution, each in all runs; behind them those that only other runs
+  /// than the first have.
   [[nodiscard]] GridRow at(size_t row) const {
-    const Place& place = outcome_.grid.operators[row / runs_.size()];
+    const size_t op = row / runs_.size();
     const GridRun& run = *runs_[row % runs_.size()];
-    const State state = (*run.states)[row / runs_.size()];
-    const auto found = findings_.find({row / runs_.size(), run.number});
-    return {place, run, state, found == findings_.end() ? nullptr : found->second};
+    const size_t of_first = outcome_.grid.operators.size();
+    if (op >= of_first) {
+      const Finding& lonely = *of_others_[op - of_first];
+      const bool is_there = std::ranges::find(lonely.runs, run.number) != lonely.runs.end();
+      return {lonely.difference.place, run, is_there ? State::Origin : State::Same,
+              is_there ? &lonely : nullptr};
+    }
+    const auto found = findings_.find({op, run.number});
+    return {outcome_.grid.operators[op], run, (*run.states)[op],
+            found == findings_.end() ? nullptr : found->second};
   }
 
   /// Null: the page has no such row.
@@ -88,14 +98,18 @@ class Rows {
              one.node == place.node;
     };
     if (place.index < all.size() && is_it(all[place.index])) return place.index;
-    const auto found = std::ranges::find_if(all, is_it);
-    if (found == all.end()) return std::nullopt;
-    return static_cast<size_t>(found - all.begin());
+    if (const auto found = std::ranges::find_if(all, is_it); found != all.end())
+      return static_cast<size_t>(found - all.begin());
+    const auto lonely = std::ranges::find_if(
+        of_others_, [&](const Finding* one) { return is_it(one->difference.place); });
+    if (lonely == of_others_.end()) return std::nullopt;
+    return all.size() + static_cast<size_t>(lonely - of_others_.begin());
   }
 
   void add(const std::vector<Finding>& findings) {
     for (const Finding& one : findings) {
       const std::optional<size_t> op = operator_of(one.difference.place);
+      if (!op) of_others_.push_back(&one);
       for (const size_t run : one.runs) {
         if (op) findings_.try_emplace({*op, run}, &one);
       }
@@ -104,6 +118,7 @@ class Rows {
 
   const Outcome& outcome_;
   std::vector<const GridRun*> runs_;
+  std::vector<const Finding*> of_others_;  // of operators that the first run does not have
   std::map<std::pair<size_t, size_t>, const Finding*> findings_;  // by operator and run
 };
 
