@@ -318,18 +318,23 @@ JsonObject json_of(const Answer& answer, const Checked& checked) {
 }
 
 int run_ours(const ToolCall& call, Request& request) {
-  if (request.rerun) return report_error(rerun_refusal());
-  if (request.input.empty())
-    return report_error("no run was given: assay opcheck RUN",
-                        "assay opcheck --help lists the options");
-  if (const Status ready = complete(&request); !ready) return report_error(ready.error());
+  const auto refused = [&](const Error& error, std::string_view hint = {},
+                           const std::string& next = {}) {
+    return report_failure("opcheck", error, hint, request.json, next);
+  };
+  const auto usage = [](std::string message) {
+    return Error{Errc::Usage, {}, std::nullopt, std::move(message)};
+  };
+  if (request.rerun) return refused(usage(rerun_refusal()));
+  if (request.input.empty()) return refused(usage("no run was given: assay opcheck RUN"));
+  if (const Status ready = complete(&request); !ready) return refused(ready.error());
   const Result<Checked> outcome = check(request, true);
-  if (!outcome) return report_error(outcome.error(), hint_for(outcome.error()));
+  if (!outcome) return refused(outcome.error(), hint_for(outcome.error()));
   if (outcome->report.cases.empty() && !outcome->report.interrupted)
-    return report_error("nothing was checked: " + (outcome->report.nothing_matched.empty()
-                                                       ? "the run holds no operation"
-                                                       : outcome->report.nothing_matched),
-                        "assay show " + request.input + " lists what the run holds");
+    return refused(usage("nothing was checked: " + (outcome->report.nothing_matched.empty()
+                                                        ? "the run holds no operation"
+                                                        : outcome->report.nothing_matched)),
+                   {}, "assay show " + shell_quote(request.input));
   const report::OpcheckTerminalOptions terminal{
       .width = std::max(60, terminal_width(STDOUT_FILENO)),
       .colour = use_colour(STDOUT_FILENO),
@@ -480,6 +485,7 @@ Command opcheck_command(const Caller& caller) {
   request->cases.kernels = ours;
   request->check.jobs = ours ? 0 : 1;
   if (ours) command.short_usage = "[RUN] [OPTIONS]";
+  command.ends_with_next = ours;
   if (ours) request->fail_on = {"failed", "error"};
   add_subject_rows(command, *request);
   add_computing_rows(command, *request);

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/python_program.hpp"
+#include "cli/answer.hpp"
 #include "cli/commands.hpp"
 #include "cli/dump/child_process.hpp"
 #include "cli/ranges.hpp"
@@ -91,12 +92,14 @@ Command twin_command(const Caller& caller) {
               options->gguf_type);
   command.add("--json", "One JSON object for programs", options->json);
   command.example = "assay twin Meta-Llama-3-8B/config.json -o tiny\nassay twin --check tiny";
+  command.ends_with_next = true;
   command.check = [options](const ParsedArguments& given) {
     return check_options(*options, given);
   };
   command.run = [options](const ParsedArguments&) {
     const Result<ChildEnd> end = run_program(python_words(*options), {});
-    return end ? end->exit_status : report_error(end.error());
+    if (end) return end->exit_status;
+    return report_failure("twin", end.error(), {}, options->json, "assay doctor");
   };
   return command;
 }

@@ -84,6 +84,32 @@ def test_what_is_no_run_is_refused(tmp_path, command, words, said):
     assert said in refusal(command, *words, cwd=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("command", "words", "status", "said"),
+    [
+        ("opcheck", [], 2, "no run was given"),
+        ("opcheck", ["nowhere"], 2, "nowhere"),
+        ("opcheck", ["nowhere", "--frob"], 2, "unknown option --frob"),
+        ("dump", ["--frob"], 2, "unknown option --frob"),
+        ("dump", ["-o", "out", "--", "no-such-program"], 1, "no-such-program"),
+        ("twin", ["nowhere.json", "-o", "tiny"], 2, "nowhere.json"),
+        ("twin", ["--check", "nowhere"], 2, "nowhere"),
+        ("twin", ["nowhere.json"], 2, "-o DIR"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_one_command(tmp_path, command, words, status, said):
+    assert said in refusal(command, *words, status=status, cwd=tmp_path)
+
+
+def test_a_gate_that_cannot_begin_is_an_object(tmp_path):
+    done = run("gate", "nowhere", "--format", "json", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    validator("gate").validate(answer)
+    assert (answer["outcome"], answer["exit_status"], done.returncode) == ("error", 2, 2)
+    assert "--mine" in answer["sentence"] and f"error: {answer['sentence']}" in done.stderr
+    assert answer["next"] == "assay help gate"
+
+
 def captured(folder: Path, *options: str) -> Path:
     done = run("dump", *options, "-o", folder, "--", sys.executable, EXAMPLE)
     assert done.returncode == 0, done.stderr

@@ -84,7 +84,7 @@ def test_a_folder_with_a_run_in_it_is_refused_before_the_script_starts(tmp_path,
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"error: {tmp_path / 'out'}: holds a captured run already; "
-        "give another folder with -o, or --force to remove it\n"
+        "give another folder with -o, or --force to remove it\nnext: assay help dump\n"
     )
 
 

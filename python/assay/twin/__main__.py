@@ -26,9 +26,10 @@ NEEDED = ("torch", "transformers", "safetensors")
 
 def main(words: list[str] | None = None) -> int:
     options = _parser().parse_args(words)
+    as_json = bool(getattr(options, "json", False))
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        return _refuse(f"{' and '.join(missing)} not installed; pip install 'assay-llm[twin]'")
+        return _refuse(f"{' and '.join(missing)} not installed; pip install 'assay-llm[twin]'", as_json)
     signal.signal(signal.SIGTERM, _stop)
     try:
         status: int = options.act(options)
@@ -36,10 +37,9 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (ValueError, OSError) as why:
-        return _refuse(" ".join(str(why).split()))
+        return _refuse(" ".join(str(why).split()), as_json)
     except Exception as why:
-        _refuse(f"a fault of ours: {type(why).__name__}: {' '.join(str(why).split())}")
-        return OUR_FAULT
+        return _refuse(f"a fault of ours: {type(why).__name__}: {' '.join(str(why).split())}", as_json, OUR_FAULT)
 
 
 def _stop(*_: object) -> None:
@@ -47,10 +47,14 @@ def _stop(*_: object) -> None:
     sys.exit(128 + signal.SIGTERM)
 
 
-def _refuse(sentence: str) -> int:
+def _refuse(sentence: str, as_json: bool, status: int = USAGE) -> int:
     print(f"error: {sentence}", file=sys.stderr)
-    print("next: assay help twin", file=sys.stderr)
-    return USAGE
+    following = "assay help twin"
+    if as_json:
+        _answer(True, "error", status, sentence, following, [], {})
+    else:
+        print(f"next: {following}", file=sys.stderr)
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -137,7 +141,7 @@ def _answer(
 def _run(options: argparse.Namespace) -> int:
     """Prints a digest of the logits of each prompt, so that two runs can be told apart at a glance."""
     if options.folder is None:
-        return _refuse("run needs the folder of a twin, or ASSAY_TWIN in the environment")
+        return _refuse("run needs the folder of a twin, or ASSAY_TWIN in the environment", as_json=False)
     with twin.quiet():
         model = twin.load(options.folder, dtype=options.dtype, attention=options.attention)
         for name, logits in twin.run(model, options.folder).items():

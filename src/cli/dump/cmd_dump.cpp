@@ -94,15 +94,23 @@ JsonObject json_of(const Answer& answer, const DumpResults& results, int program
                        .add_json("warnings", json_texts(results.warnings)));
 }
 
+/// The program was not started.
+int report_not_run(const DumpRequest& request, const Voice& voice, const Error& error,
+                   const std::string& next = "assay help dump") {
+  voice.error(error);
+  if (request.name != DumpName::Assay) return kNotRun;
+  const Answer answer{"dump", "error", error.describe(), next, kNotRun};
+  if (request.json) return print_answer(answer, {}, true, answer_json(answer));
+  say("next", answer.next);
+  return kNotRun;
+}
+
 int run_dump(const DumpRequest& request, const Voice& voice) {
-  const auto failed = [&](const Error& error) {
-    voice.error(error);
-    return kNotRun;
-  };
+  const auto failed = [&](const Error& error) { return report_not_run(request, voice, error); };
   const Result<DumpPlaces> places = choose_places(request);
   if (!places) return failed(places.error());
   const Result<DumpLibraries> libraries = choose_libraries(request, voice);
-  if (!libraries) return failed(libraries.error());
+  if (!libraries) return report_not_run(request, voice, libraries.error(), "assay doctor");
   if (const Status made = make_directories(places->scratch, 0750); !made)
     return failed(made.error());
 
@@ -140,8 +148,7 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
 int start(const ParsedArguments& parsed, DumpRequest& request) {
   const Voice voice(request.name, request.log_level);
   if (const Status read = read_program(parsed, &request); !read) {
-    voice.error(read.error());
-    return kNotRun;
+    return report_not_run(request, voice, read.error());
   }
   if (request.name != DumpName::Assay) {
     // The program's own files get these permissions too, as under the original.
@@ -162,6 +169,7 @@ int start(const ParsedArguments& parsed, DumpRequest& request) {
 Command dump_command(const Caller& caller) {
   const auto request = std::make_shared<DumpRequest>();
   Command command = dump_options(caller, *request);
+  command.ends_with_next = caller.is_ours();
   command.check = [request](const ParsedArguments& parsed) {
     return complete_request(parsed, request.get());
   };

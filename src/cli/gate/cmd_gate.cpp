@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/paths.hpp"
+#include "cli/answer.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/commands.hpp"
 #include "cli/gate/gate.hpp"
@@ -20,11 +21,8 @@ struct GateOptions {
   std::string format = "text";
 };
 
-/// Every outcome names one command that goes on.
-int report_usage(const std::string& message) {
-  const int status = report_error(message);
-  say("next", "assay help gate");
-  return status;
+int refuse(const GateOptions& options, const Error& error) {
+  return report_failure("gate", error, {}, options.format == "json");
 }
 
 std::string workspace() {
@@ -47,9 +45,7 @@ int run(const GateOptions& options) {
       say("interrupted", "no verdict");
       return kInterrupted;
     }
-    const int status = report_error(error);
-    say("next", "assay help gate");
-    return status;
+    return refuse(options, error);
   }
   if (outcome->kept)
     say("gate", "runs: " + outcome->judged.golden_path + ", " + outcome->judged.my_path);
@@ -115,7 +111,8 @@ Command gate_command(const Caller& caller) {
   command.ends_with_next = true;
   command.run = [options](const ParsedArguments&) {
     const std::string problem = problem_of(options->request);
-    return problem.empty() ? run(*options) : report_usage(problem);
+    if (problem.empty()) return run(*options);
+    return refuse(*options, {Errc::Usage, {}, std::nullopt, problem});
   };
   return command;
 }
