@@ -26,6 +26,7 @@ using simd::load;
 using simd::store;
 
 constexpr int64_t kLanes = 8;
+constexpr double kColumnDeviations = 5.2;
 constexpr size_t kFewestRows = 8;  // of a column that is judged on its own
 constexpr size_t kBuckets = 256;   // of sketches of the noise: the highest eight bits of a hash
 constexpr uint64_t kHash = 0x9E3779B97F4A7C15;
@@ -173,14 +174,6 @@ std::optional<DType> real_type(DType complex) {
   }
 }
 
-/// What an error spread over `count` independent sources is beyond in one case of ten million, in
-/// units of its expectation: chi-square of count over count (Wilson and Hilferty, 1931).
-double usual_excess(double count) {
-  constexpr double kDeviations = 5.2;
-  const double spread = 2 / (9 * std::max(1.0, count));
-  return std::pow(1 - spread + kDeviations * std::sqrt(spread), 1.5);
-}
-
 /// R_c
 /// mine, reference   [rows, columns], as sum_row() leaves them
 /// expected          the square of what is expected of each element's error
@@ -221,7 +214,7 @@ double largest_of_columns(size_t rows, size_t columns, const double* mine, const
     if (!(sums[j] > 0)) continue;
     const double square = errors[j] / std::max(sums[j], *middle);
     const double sources = sums[j] * sums[j] / squares[j];
-    largest = std::max(largest, std::sqrt(square) / usual_excess(sources));
+    largest = std::max(largest, std::sqrt(square) / usual_excess(sources, kColumnDeviations));
     total += square;
     ++counted;
   }
@@ -234,6 +227,11 @@ Result<reference::Wide> rounded_values(const TensorView& simulated, DType dtype)
 }
 
 }  // namespace
+
+double usual_excess(double count, double deviations) {
+  const double spread = 2 / (9 * std::max(1.0, count));
+  return std::pow(1 - spread + deviations * std::sqrt(spread), 1.5);
+}
 
 Result<bool> equal_integers(const TensorView& a, const TensorView& b) {
   ASSAY_TRY(const reference::Whole first, reference::whole(a));

@@ -318,7 +318,11 @@ Result<Call> with_moved_matrix(const Call& call, uint64_t draw) {
   return moved;
 }
 
-/// Each value moved by up to half a ULP of the type.
+/// Its results are counts in a float type, as of the tokens of each expert: no kernel rounds these.
+bool counts(const Call& call) { return base_name(call.name) == "histc"; }
+
+}  // namespace
+
 Result<Tensor> moved_at_random(const Tensor& wide, DType dtype, uint64_t seed) {
   const std::optional<FloatGrid> grid = float_grid(dtype);
   if (!is_float(wide.view.dtype) || !grid) return wide;
@@ -329,15 +333,6 @@ Result<Tensor> moved_at_random(const Tensor& wide, DType dtype, uint64_t seed) {
   }
   return reference::to_tensor(std::move(values));
 }
-
-}  // namespace
-
-namespace {
-
-/// Its results are counts in a float type, as of the tokens of each expert: no kernel rounds these.
-bool counts(const Call& call) { return base_name(call.name) == "histc"; }
-
-}  // namespace
 
 bool keeps_wide(const Call& call) {
   if (counts(call)) return true;

@@ -29,6 +29,9 @@ inline constexpr int64_t kFewToAverage = 8;
 /// A number in [-1/2, 1/2) that looks random and depends on its arguments only.
 [[nodiscard]] double jitter(uint64_t seed, size_t index);
 
+/// Each value moved by up to half a ULP of the type; other types than floats as they are.
+[[nodiscard]] Result<Tensor> moved_at_random(const Tensor& wide, DType dtype, uint64_t seed);
+
 /// How mine may compute what is one operator in golden.
 enum class AttentionKernel : uint8_t {
   Fused,  // scores stay in the accumulator

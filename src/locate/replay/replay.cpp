@@ -854,14 +854,8 @@ class Replay::Machine {
       return {};
     const DType dtype = operand->reference.view.dtype;
     if (dtype != DType::BFloat16 && dtype != DType::Float16) return {};
-    const std::optional<FloatGrid> grid = float_grid(dtype);
-    ASSAY_TRY(reference::Wide values, reference::widen(operand->simulated.view));
     const uint64_t seed = (uint64_t{how_.draw} << 40U) + value.boundary;
-    for (size_t i = 0; i < values.values.size(); ++i) {
-      double& moved = values.values[i];
-      if (std::isfinite(moved)) moved += jitter(seed, i) * grid->ulp(moved);
-    }
-    operand->simulated = reference::to_tensor(std::move(values));
+    ASSAY_TRY(operand->simulated, moved_at_random(operand->simulated, dtype, seed));
     operand->same = false;
     return {};
   }

@@ -611,12 +611,10 @@ class Walker {
 
   /// Few sources of noise are no average: their error alone is beyond twice its deviation by chance,
   /// of one source in 5 cases of 100. What a healthy error may be, over the usual 2: where
-  /// chi-square of k sources over k leaves one case in 100 000 (Wilson and Hilferty, 1931).
+  /// chi-square of k sources over k leaves one case in 100 000.
   [[nodiscard]] static double excess_of_few(const NoiseDraws& draws) {
     constexpr double kDeviations = 4.265;
-    const double spread = 2 / (9 * std::max(1.0, draws.effective_count()));
-    const double limit = std::pow(1 - spread + kDeviations * std::sqrt(spread), 1.5);
-    return std::max(1.0, limit / kLimit);
+    return std::max(1.0, usual_excess(draws.effective_count(), kDeviations) / kLimit);
   }
 
   /// A few elements have most of the error, as a channel that is much larger than the others: that
