@@ -41,14 +41,18 @@ int print_answer(const Answer& answer, std::string_view text, bool json, const J
   return print_answer(answer, text, json, object.text() + "\n");
 }
 
-int report_failure(std::string_view command, const Error& error, std::string_view hint, bool json,
-                   const std::string& next) {
-  const Answer answer{command, "error", error.describe(),
-                      next.empty() ? "assay help " + std::string(command) : next,
-                      report_error(error, hint)};
+int print_failure(const Answer& answer, bool json) {
   if (json) return print_answer(answer, {}, json, answer_json(answer));
   say("next", answer.next);
   return answer.exit_status;
+}
+
+int report_failure(std::string_view command, const Error& error, std::string_view hint, bool json,
+                   const std::string& next) {
+  const int status = report_error(error, hint);
+  return print_failure({command, "error", error.describe(),
+                        next.empty() ? "assay help " + std::string(command) : next, status},
+                       json);
 }
 
 }  // namespace assay::cli

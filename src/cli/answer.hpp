@@ -30,6 +30,10 @@ struct Answer {
 int print_answer(const Answer& answer, std::string_view text, bool json, const std::string& object);
 int print_answer(const Answer& answer, std::string_view text, bool json, const JsonObject& object);
 
+/// Behind what a failed command said on standard error: the next command there, or with `json` the
+/// object on standard output. Returns the exit status.
+int print_failure(const Answer& answer, bool json);
+
 /// Of a command that failed: "error: ..." and "hint: ..." on standard error, behind them the next
 /// command, or with `json` an object on standard output. Returns the exit status.
 ///

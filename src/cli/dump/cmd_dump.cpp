@@ -99,10 +99,7 @@ int report_not_run(const DumpRequest& request, const Voice& voice, const Error& 
                    const std::string& next = "assay help dump") {
   voice.error(error);
   if (request.name != DumpName::Assay) return kNotRun;
-  const Answer answer{"dump", "error", error.describe(), next, kNotRun};
-  if (request.json) return print_answer(answer, {}, true, answer_json(answer));
-  say("next", answer.next);
-  return kNotRun;
+  return print_failure({"dump", "error", error.describe(), next, kNotRun}, request.json);
 }
 
 int run_dump(const DumpRequest& request, const Voice& voice) {
