@@ -101,7 +101,9 @@ def test_an_output_path_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     done = run("dump", "-o", tmp_path / "file", "--", "true")
     assert done.returncode == 1
-    assert done.stderr == f"error: {tmp_path / 'file'}: the output path is a file, not a folder\nnext: assay help dump\n"
+    assert (
+        done.stderr == f"error: {tmp_path / 'file'}: the output path is a file, not a folder\nnext: assay help dump\n"
+    )
 
 
 def test_an_output_folder_that_everybody_may_change_is_refused(tmp_path):
