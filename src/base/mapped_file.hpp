@@ -3,6 +3,7 @@
 // open; a small file is read instead, which is faster than a mapping and does not stop other
 // threads.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,18 @@ class MappedFile {
   /// Tells the kernel that a range will not be needed again soon, so that streaming through a file
   /// larger than memory keeps the resident set small. Only advice: correctness never depends on it.
   void release_pages(uint64_t offset, uint64_t length) const;
+  /// Calls body(part) for all of the file, in order; no more than 8 MiB of it are resident because
+  /// of it.
+  template <typename Body>
+  void for_each_part(const Body& body) const {
+    constexpr size_t kPartBytes = size_t{8} << 20;
+    const ByteSpan all = bytes();
+    for (size_t begin = 0; begin < all.size(); begin += kPartBytes) {
+      const size_t count = std::min(kPartBytes, all.size() - begin);
+      body(all.subspan(begin, count));
+      release_pages(begin, count);
+    }
+  }
   /// Asks for read-ahead of a range.
   void prefetch_pages(uint64_t offset, uint64_t length) const;
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/temporary_files.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -80,6 +83,19 @@ void remove_temporary_files_on_signals() {
     action.sa_handler = end_by_signal;
     ::sigaction(signal, &action, nullptr);
   }
+}
+
+Result<int> open_unlinked_file() {
+  const char* named = std::getenv("TMPDIR");
+  const std::string folder = named != nullptr && *named != '\0' ? named : "/tmp";
+  int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
+  if (fd >= 0) return fd;
+  // Not every file system makes files without a name.
+  std::string path = folder + "/assay-XXXXXX";
+  fd = ::mkostemp(path.data(), O_CLOEXEC);
+  if (fd < 0) return fail(errno_error(errno, "create a temporary file in", folder));
+  ::unlink(path.c_str());
+  return fd;
 }
 
 }  // namespace assay

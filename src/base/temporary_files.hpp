@@ -4,6 +4,8 @@
 #pragma once
 #include <string>
 
+#include "base/result.hpp"
+
 namespace assay {
 
 /// Removes the file at `path` when it goes, unless keep() was called before.
@@ -23,6 +25,10 @@ class TemporaryFile {
   std::string path_;  // empty for none
   int slot_ = -1;
 };
+
+/// An open file of $TMPDIR or /tmp that no folder lists: it is gone with its last descriptor.
+/// errors  NoSpace | Permission | Io
+[[nodiscard]] Result<int> open_unlinked_file();
 
 /// Removes what this process has not finished. Safe in a signal handler; nothing may be written
 /// afterwards.

@@ -296,8 +296,8 @@ class Converter {
         ASSAY_TRY(text_tensor_, in_file(options_.in, read_text_tensor(file.bytes())));
         run_.layout = run::Layout::File;
         run::TensorRecord record;
-        record.node = run::base_name(options_.in);
-        record.node.resize(std::min(record.node.rfind('.'), record.node.size()));
+        const std::string name = run::base_name(options_.in);
+        record.node = name.substr(0, name.rfind('.'));
         record.bytes.emplace().file = options_.in;
         run_.records.push_back(std::move(record));
         return {};

@@ -99,7 +99,7 @@ std::vector<Shown> look_at(const run::Run& run, const std::vector<size_t>& chose
   parallel_for(chosen.size(), resolve_job_count(0), [&](size_t i) {
     Shown& item = shown[i];
     item.record = run.records[chosen[i]];
-    item.stats = item.record.stats;
+    item.stats = item.record.stats.without_sketch();
     if (!item.record.bytes || !item.record.problem.empty()) return;
     if (const Status header = run::load_header(item.record); !header) {
       item.record.problem = header.error().describe();

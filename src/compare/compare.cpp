@@ -635,7 +635,7 @@ std::string record_path(const TensorRecord& record) {
     if (record.stats_file.empty()) return record_place(record);
     // A table of one node stands for it, as in the original; a list of a whole run is a container.
     return is_list_of_run(record.stats_file) ? member_path(record.stats_file, record)
-                                             : record.stats_file;
+                                             : record.stats_file.str();
   }
   if (!record.bytes->member.empty()) return record.bytes->file + ":" + record.bytes->member;
   // A file of the ATB library holds one tensor; other payloads at an offset share their file.

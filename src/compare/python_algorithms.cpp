@@ -23,7 +23,7 @@
 #include "base/file_descriptor.hpp"
 #include "base/numbers.hpp"
 #include "base/python_program.hpp"
-#include "pair/scratch_tensor.hpp"
+#include "base/temporary_files.hpp"
 #include "tensor/convert.hpp"
 
 extern "C" char** environ;
@@ -48,7 +48,7 @@ int timeout_seconds() {
 
 // A file that both processes can see. Memory when no folder for temporary files can be written.
 Result<int> open_shared_file() {
-  if (const Result<int> file = pair::open_unlinked_file()) return *file;
+  if (const Result<int> file = open_unlinked_file()) return *file;
   const int memory = ::memfd_create("assay-pair", MFD_CLOEXEC);
   if (memory < 0) return fail(errno_error(errno, "create", "shared memory"));
   return memory;

@@ -311,7 +311,7 @@ class WeightComparer {
 void list_unmatched(const pair::CheckpointSide& golden, const pair::CheckpointSide& mine,
                     const pair::WeightPairing& pairing, pair::Matching* matching) {
   const auto reason = [](const TensorRecord& record, const char* otherwise) {
-    return record.problem.empty() ? std::string(otherwise) : record.problem;
+    return record.problem.empty() ? std::string(otherwise) : record.problem.str();
   };
   for (size_t i = 0; i < golden.weights().size(); ++i) {
     if (pairing.is_matched_golden(i) || pairing.is_used_up_golden(i)) continue;

@@ -232,7 +232,7 @@ class Checker {
   }
 
   static std::string file_of(const run::TensorRecord* record) {
-    return record != nullptr && record->bytes ? record->bytes->file : std::string();
+    return record != nullptr && record->bytes ? record->bytes->file.str() : std::string();
   }
 
   OutputRow check_output(const CaseEntry& entry, const Expectation& expectation) const {

@@ -373,7 +373,7 @@ class ValueMatcher {
   }
   // A type that only one side knows says nothing.
   std::string type_of(const TensorRecord& record) const {
-    return shared_types_.contains(record.op_type) ? record.op_type : std::string();
+    return shared_types_.contains(record.op_type) ? record.op_type.str() : std::string();
   }
   bool types_agree(size_t golden, size_t mine) const {
     const std::string left = type_of(golden_record(golden));

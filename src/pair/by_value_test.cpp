@@ -481,7 +481,7 @@ TEST(MatchByValue, AlignsUnreadableRecordsByTheirPlace) {
   add_exact(golden, model, true);
   add_noisy(mine, model, random, true);
   const size_t victim = 20;
-  std::filesystem::resize_file(mine.files.run.records[victim].bytes->file, 5);
+  std::filesystem::resize_file(mine.files.run.records[victim].bytes->file.str(), 5);
   const auto pairs = match(golden, mine);
   EXPECT_EQ(wrong_ones(golden, mine, pairs), Names{});
   const auto found = std::find_if(pairs.begin(), pairs.end(),
@@ -675,7 +675,7 @@ TEST(FingerprintRecords, ReadsBytesThatSeveralRecordsShareOnce) {
   files.add<float>(DType::Float32, {3}, {1, 2, 2});
   files.run.records.push_back(files.run.records[0]);
   files.run.records.push_back(files.run.records[0]);
-  files.run.records[2].bytes->file += ".gone";
+  files.run.records[2].bytes->file = files.run.records[2].bytes->file + ".gone";
   const std::vector<size_t> records = {0, 1, 2};
   const auto prints = fingerprint_records(files.run, records, 2, nullptr);
   EXPECT_EQ(prints[0].l2_norm, 3);

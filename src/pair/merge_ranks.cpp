@@ -662,7 +662,7 @@ std::vector<size_t> shards_like(const run::Run& run, size_t record) {
 Result<WholeTensor> load_whole(const run::Run& golden_run, size_t golden, const run::Run& mine_run,
                                size_t mine) {
   const std::vector<size_t> shards = shards_like(mine_run, mine);
-  const std::optional<Dims>& shape = golden_run.records[golden].shape;
+  const InternedDims shape = golden_run.records[golden].shape;
   if (shards.empty() || !shape) return fail(Errc::Unsupported, "its bytes were not captured");
   int64_t held = 0;
   for (const size_t i : shards) held += element_count(*mine_run.records[i].shape).value_or(0);

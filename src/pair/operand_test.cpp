@@ -230,7 +230,7 @@ TEST(LoadOperand, PassesOnWhyAShardCannotBeRead) {
   Files files;
   files.add<float>(DType::Float32, {2}, {1, 2});
   files.add<float>(DType::Float32, {2}, {3, 4});
-  std::filesystem::resize_file(files.run.records[1].bytes->file, 4);
+  std::filesystem::resize_file(files.run.records[1].bytes->file.str(), 4);
   const auto tensor = load_operand(files.run, {.records = {0, 1}, .merge = Merge::Concat});
   ASSERT_FALSE(tensor);
   EXPECT_EQ(tensor.error().code, Errc::Truncated);

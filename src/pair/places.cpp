@@ -20,7 +20,7 @@ std::string place_of(const run::Run& run, const TensorRecord& record) {
   } else {
     if (record.graph > 0) place += " graph " + std::to_string(record.graph);
     place += " call " + std::to_string(record.call) + " step " +
-             (record.step >= 0 ? std::to_string(record.step) : record.step_name) + " " +
+             (record.step >= 0 ? std::to_string(record.step) : record.step_name.str()) + " " +
              std::string(run::role_name(record.role));
   }
   if (!record.slot.empty()) place += " " + record.slot;

@@ -102,7 +102,8 @@ CodedLeaves::CodedLeaves(const run::Run& run, const LeafRecords& leaves)
 
 const Weight* CodedLeaves::weight_at(std::string_view leaf) const {
   const std::vector<run::TensorRecord>& records = names_->records;  // by name, as the leaves are
-  const auto found = std::ranges::lower_bound(records, leaf, {}, &run::TensorRecord::node);
+  const auto found = std::ranges::lower_bound(
+      records, leaf, {}, [](const run::TensorRecord& record) { return record.node.str(); });
   if (found == records.end() || found->node != leaf) return nullptr;
   const Weight& weight = side_->weights()[static_cast<size_t>(found - records.begin())];
   return weight.coding == Coding::Plain ? nullptr : &weight;

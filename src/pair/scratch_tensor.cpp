@@ -10,21 +10,9 @@
 #include <cstring>
 
 #include "base/mapped_file.hpp"
+#include "base/temporary_files.hpp"
 
 namespace assay::pair {
-
-Result<int> open_unlinked_file() {
-  const char* named = std::getenv("TMPDIR");
-  const std::string folder = named != nullptr && *named != '\0' ? named : "/tmp";
-  int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
-  if (fd >= 0) return fd;
-  // Not every file system makes files without a name.
-  std::string path = folder + "/assay-XXXXXX";
-  fd = ::mkostemp(path.data(), O_CLOEXEC);
-  if (fd < 0) return fail(errno_error(errno, "create a temporary file in", folder));
-  ::unlink(path.c_str());
-  return fd;
-}
 
 Result<ScratchTensor> ScratchTensor::create(DType dtype, const Dims& shape, uint64_t max_memory) {
   const auto count = element_count(shape);

@@ -15,10 +15,6 @@ namespace assay::pair {
 /// Larger tensors go to a file in $TMPDIR, or /tmp.
 inline constexpr uint64_t kMaxScratchMemory = uint64_t{64} << 20;
 
-/// An open file of $TMPDIR or /tmp that no folder lists: it is gone with its last descriptor.
-/// errors  NoSpace | Permission | Io
-[[nodiscard]] Result<int> open_unlinked_file();
-
 /// The bytes of a C-contiguous tensor, written piece by piece from any thread.
 class ScratchTensor {
  public:

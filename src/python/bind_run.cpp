@@ -34,7 +34,7 @@ struct RunHandle {
   std::shared_ptr<run::Run> run;
 };
 
-nb::object dims_or_none(const std::optional<Dims>& dims) {
+nb::object dims_or_none(InternedDims dims) {
   if (!dims) return nb::none();
   nb::list list;
   for (const int64_t size : *dims) list.append(size);
@@ -117,7 +117,7 @@ void bind_record(nb::module_& m) {
       .def_prop_ro("value",
                    [](const RecordHandle& self) { return to_message(self.record().value); })
       .def_prop_ro("memory_format",
-                   [](const RecordHandle& self) { return self.record().memory_format; })
+                   [](const RecordHandle& self) { return to_str(self.record().memory_format); })
       .def_prop_ro("problem",
                    [](const RecordHandle& self) { return to_message(self.record().problem); })
       .def_prop_ro("has_bytes",
@@ -143,7 +143,10 @@ void bind_record(nb::module_& m) {
           "strides",
           [](const RecordHandle& self) { return dims_or_none(with_header(self).strides); },
           nb::sig("def strides(self) -> tuple[int, ...] | None"))
-      .def_prop_ro("recorded_stats", [](const RecordHandle& self) { return self.record().stats; })
+      .def_prop_ro("recorded_stats",
+                   [](const RecordHandle& self) {
+                     return std::optional<stats::TensorStats>(self.record().stats);
+                   })
       .def_prop_ro("recorded_digest",
                    [](const RecordHandle& self) -> std::optional<std::string> {
                      const auto& digest = self.record().digest;

@@ -196,7 +196,7 @@ std::optional<Difference> Comparison::judge(size_t op, size_t other_op, Equal in
     found.slot = a.outputs[static_cast<size_t>(first_different - outputs_[op].begin())].slot;
   for (const Use& use : b.outputs) {
     const run::TensorRecord& made = record(other_, use);
-    found.result += made.digest ? stats::digest_text(*made.digest) : made.value;
+    found.result += made.digest ? stats::digest_text(*made.digest) : made.value.str();
   }
   for (size_t i = 0; i < a.inputs.size(); ++i) {
     if (!is_only_written(a, a.inputs[i]) && equal_use(a.inputs[i], b.inputs[i]) == Equal::Unseen)

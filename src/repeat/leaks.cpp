@@ -86,7 +86,7 @@ class RowComparer {
   [[nodiscard]] Status judge_call(const ModuleCall& call);
   [[nodiscard]] size_t first_operator_in(const ModuleCall& call) const;
   [[nodiscard]] bool has_same_shapes() const { return !first_.is_alone && !other_.is_alone; }
-  [[nodiscard]] const std::optional<Dims>& batch_shape(const Use& a, const Use& b) const {
+  [[nodiscard]] InternedDims batch_shape(const Use& a, const Use& b) const {
     return record(first_.is_alone ? other_ : first_, first_.is_alone ? b : a).shape;
   }
 
@@ -226,7 +226,7 @@ Status RowComparer::judge(size_t op) {
   bool is_judged = false;
   bool differs = false;
   for (size_t i = 0; i < a.outputs.size(); ++i) {
-    const std::optional<Dims>& shape = batch_shape(a.outputs[i], b.outputs[i]);
+    const InternedDims shape = batch_shape(a.outputs[i], b.outputs[i]);
     ASSAY_TRY(const RowUse use,
               compare(a.outputs[i], b.outputs[i], splits_.of_use(a, true, i, shape)));
     is_judged |= use.row != Row::Mixed;
@@ -282,7 +282,7 @@ Status RowComparer::judge_call(const ModuleCall& call) {
     if (use.row != Row::Equal) return {};
   }
   for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const std::optional<Dims>& shape = batch_shape(call.outputs[i], there.outputs[i]);
+    const InternedDims shape = batch_shape(call.outputs[i], there.outputs[i]);
     ASSAY_TRY(const RowUse use, compare(call.outputs[i], there.outputs[i],
                                         splits_.of_boundary(call, true, i, shape)));
     if (use.row != Row::Differs) continue;

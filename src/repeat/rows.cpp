@@ -57,7 +57,7 @@ TensorView row_of(const TensorView& tensor, const Split& split, int64_t row, int
 }
 
 Split Splits::of_use(const locate::Operator& one, bool is_output, size_t number,
-                     const std::optional<Dims>& shape) const {
+                     InternedDims shape) const {
   const std::vector<Use>* few = uses_of(few_, one, is_output);
   const std::vector<Use>* more = uses_of(more_, one, is_output);
   if (few == nullptr || more == nullptr || number >= few->size() || number >= more->size())
@@ -66,7 +66,7 @@ Split Splits::of_use(const locate::Operator& one, bool is_output, size_t number,
 }
 
 Split Splits::of_boundary(const locate::ModuleCall& call, bool is_output, size_t number,
-                          const std::optional<Dims>& shape) const {
+                          InternedDims shape) const {
   const std::vector<Use>* few = uses_of(few_, call, is_output);
   const std::vector<Use>* more = uses_of(more_, call, is_output);
   if (few == nullptr || more == nullptr || number >= few->size() || number >= more->size())
@@ -91,8 +91,7 @@ bool Splits::is_padded(int64_t step, const Dims& few, const Dims& shape,
   return true;
 }
 
-Split Splits::learn(int64_t step, const Use& few, const Use& more,
-                    const std::optional<Dims>& shape) const {
+Split Splits::learn(int64_t step, const Use& few, const Use& more, InternedDims shape) const {
   const run::TensorRecord& a = few_.run().records[few.record];
   const run::TensorRecord& b = more_.run().records[more.record];
   if (!a.shape || !b.shape || !shape || a.shape->size() != b.shape->size() ||

@@ -51,14 +51,14 @@ class Splits {
   ///
   /// shape  of the tensor at hand: Unknown where it is not that of `few`, but for the lengths
   [[nodiscard]] Split of_use(const locate::Operator& one, bool is_output, size_t number,
-                             const std::optional<Dims>& shape) const;
+                             InternedDims shape) const;
   /// The same for a value that a module takes or returns.
   [[nodiscard]] Split of_boundary(const locate::ModuleCall& call, bool is_output, size_t number,
-                                  const std::optional<Dims>& shape) const;
+                                  InternedDims shape) const;
 
  private:
   [[nodiscard]] Split learn(int64_t step, const locate::Use& few, const locate::Use& more,
-                            const std::optional<Dims>& shape) const;
+                            InternedDims shape) const;
   [[nodiscard]] bool is_padded(int64_t step, const Dims& few, const Dims& shape,
                                std::optional<size_t> axis) const;
   [[nodiscard]] Split cut(const run::TensorRecord& record, size_t axis, int64_t per_row) const;

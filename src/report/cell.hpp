@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/interned_text.hpp"
+
 namespace assay::report {
 
 /// What a reader should see first, and in which colour a workbook shows it.
@@ -31,6 +33,7 @@ struct Cell {
   [[nodiscard]] static Cell of(double value);
   [[nodiscard]] static Cell of(std::string value);  // empty text gives an empty cell
   [[nodiscard]] static Cell of(std::string_view value) { return of(std::string(value)); }
+  [[nodiscard]] static Cell of(InternedText value) { return of(value.str()); }
   [[nodiscard]] static Cell of(const char* value) { return of(std::string(value)); }
   [[nodiscard]] static Cell of(Cell cell) { return cell; }
   [[nodiscard]] static Cell of(int value) { return of(int64_t{value}); }

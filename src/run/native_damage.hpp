@@ -22,6 +22,7 @@ struct RecordsFacts {
   std::string run_id;  // of the first line; empty: it names none
   uint64_t lines = 0;
   std::optional<MappedFile> file;
+  std::optional<stats::Digest> digest;  // of the whole file; of long ones only, whose index asks
   std::map<int64_t, native::ManifestStep> steps;  // steps of weights left out
   /// Lines whose payload is a part of another one's and was not stored again, as views in a graph
   /// are: the bytes of a step are not the sum of its lines then.

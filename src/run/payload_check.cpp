@@ -72,26 +72,27 @@ std::string difference(const stats::TensorStats& said, const stats::TensorStats&
 }
 
 std::string PayloadCheck::problem(const TensorRecord& record, const TensorView& payload) {
-  if (is_whole_.load(std::memory_order_relaxed)) return {};
+  if (is_whole()) return {};
   if (!record.digest)
-    return noted(record, difference(*record.stats, stats::statistics_of(payload), is_rough_));
+    return noted(record, difference(*record.stats, stats::statistics_of(payload), is_rough()));
   const bool is_same = stats::digest_of(payload) == *record.digest;
   return noted(record, is_same ? "" : "other bytes than the digest's");
 }
 
 std::string PayloadCheck::problem(const TensorRecord& record, const stats::TensorStats& payload) {
-  if (!record.stats || is_whole_.load(std::memory_order_relaxed)) return {};
-  return noted(record, difference(*record.stats, payload, is_rough_));
+  if (!record.stats || is_whole()) return {};
+  return noted(record, difference(*record.stats, payload, is_rough()));
 }
 
 std::string PayloadCheck::noted(const TensorRecord& record, const std::string& difference) {
   if (difference.empty()) {
-    is_whole_.store(true, std::memory_order_relaxed);
+    bits_.fetch_or(kIsWhole, std::memory_order_relaxed);
     return {};
   }
   std::string what =
       "the values of " + name_of(record) + " are not those of its record (" + difference + ")";
-  found_->add({record.bytes->file, what});
+  reinterpret_cast<FoundDamage*>(bits_.load(std::memory_order_relaxed) & ~(kIsWhole | kIsRough))
+      ->add({record.bytes->file, what});
   return what;
 }
 

@@ -36,7 +36,7 @@ class Payload {
     record_.stats = stats::compute_stats(view_of(values));
     make(is_rough);
   }
-  void make(bool is_rough) { check_ = std::make_shared<PayloadCheck>(is_rough, found_); }
+  void make(bool is_rough) { check_ = std::make_shared<PayloadCheck>(is_rough, found_.get()); }
   TensorRecord& record() { return record_; }
   std::string problem(const std::vector<float>& values) {
     return check_->problem(record_, view_of(values));
@@ -97,9 +97,11 @@ TEST(PayloadCheck, CountsWhatIsNotFinite) {
 
 TEST(PayloadCheck, BearsTheSumsOfADeviceInFloat32) {
   Payload payload(ramp(), true);
-  payload.record().stats->l2_norm *= 1 + 2e-6;
-  payload.record().stats->mean *= 1 - 2e-6;
-  payload.record().stats->sketch.reset();
+  stats::TensorStats rough = *payload.record().stats;
+  rough.l2_norm *= 1 + 2e-6;
+  rough.mean *= 1 - 2e-6;
+  rough.sketch.reset();
+  payload.record().stats = rough;
   payload.make(true);
   EXPECT_THAT(payload.problem(ramp()), IsEmpty());
   payload.make(false);

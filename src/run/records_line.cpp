@@ -8,8 +8,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/numbers.hpp"
+#include "base/text.hpp"
 #include "formats/json_fields.hpp"
 #include "formats/native/schema.hpp"
+#include "formats/plain_json.hpp"
 #include "tensor/block_types.hpp"
 
 namespace assay::run {
@@ -19,6 +22,8 @@ using formats::member;
 using nlohmann::json;
 namespace key = native::key;
 
+constexpr size_t kMostAxes = 1024;
+
 Error wrong(std::string_view key, std::string_view expected) {
   return {Errc::Invalid,
           {},
@@ -26,57 +31,170 @@ Error wrong(std::string_view key, std::string_view expected) {
           "key '" + std::string(key) + "' is not " + std::string(expected)};
 }
 
-std::optional<int64_t> integer(const json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<uint64_t>();
-    if (number > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
-    return static_cast<int64_t>(number);
+// Two ways to look into the object of a line, with the same functions: `find`, nullptr when there
+// is no such member, and what the value is, nothing when it is something else.
+
+/// As any JSON.
+struct AnyObject {
+  using Value = json;
+  const json& object;
+
+  [[nodiscard]] const json* find(std::string_view name) const { return member(object, name); }
+  [[nodiscard]] static std::optional<int64_t> integer(const json& value) {
+    if (value.is_number_unsigned()) {
+      const auto number = value.get<uint64_t>();
+      if (number > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
+      return static_cast<int64_t>(number);
+    }
+    if (value.is_number_integer()) return value.get<int64_t>();
+    return std::nullopt;
   }
-  if (value.is_number_integer()) return value.get<int64_t>();
-  return std::nullopt;
-}
+  [[nodiscard]] static std::optional<double> real(const json& value) {
+    if (!value.is_number()) return std::nullopt;
+    return value.get<double>();
+  }
+  [[nodiscard]] static std::optional<std::string_view> text(const json& value) {
+    if (!value.is_string()) return std::nullopt;
+    return value.get_ref<const std::string&>();
+  }
+  [[nodiscard]] static bool is_object(const json& value) { return value.is_object(); }
+  [[nodiscard]] static std::optional<AnyObject> inner(const json& value) {
+    if (!value.is_object()) return std::nullopt;
+    return AnyObject{value};
+  }
+  [[nodiscard]] static std::optional<std::vector<std::string>> texts(const json& value) {
+    if (!value.is_array()) return std::nullopt;
+    std::vector<std::string> all;
+    for (const json& item : value) {
+      if (!item.is_string()) return std::nullopt;
+      all.push_back(item.get<std::string>());
+    }
+    return all;
+  }
+  /// Calls take() for each; false when they are no list of at most kMostAxes integers.
+  [[nodiscard]] static bool integers(const json& value, const auto& take) {
+    if (!value.is_array() || value.size() > kMostAxes) return false;
+    for (const json& item : value) {
+      const std::optional<int64_t> number = integer(item);
+      if (!number) return false;
+      take(*number);
+    }
+    return true;
+  }
+  /// The text of an object in the line.
+  [[nodiscard]] static std::string object_text(const json& value, std::string_view line,
+                                               std::string_view name);
+  /// Python's spelling for the plain values, JSON for the rest.
+  [[nodiscard]] static std::optional<std::string> plain_text(const json& value) {
+    if (value.is_string()) return value.get<std::string>();
+    if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+    if (value.is_null()) return "None";
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+  [[nodiscard]] const json* find_even_null(std::string_view name) const {
+    const auto found = object.find(name);
+    return found == object.end() ? nullptr : &*found;
+  }
+};
+
+/// As a writer of ours wrote it. What it does not understand, the other one has to.
+struct PlainLine {
+  using Value = formats::PlainObject::Value;
+  using Kind = formats::PlainObject::Kind;
+  formats::PlainObject object;
+
+  [[nodiscard]] const Value* find(std::string_view name) const {
+    const Value* value = object.find(name);
+    return value != nullptr && value->kind == Kind::Literal && value->text == "null" ? nullptr
+                                                                                     : value;
+  }
+  [[nodiscard]] static std::optional<int64_t> integer(const Value& value) {
+    return value.kind == Kind::Integer ? parse_number<int64_t>(value.text) : std::nullopt;
+  }
+  [[nodiscard]] static std::optional<double> real(const Value& value) {
+    if (value.kind != Kind::Integer && value.kind != Kind::Real) return std::nullopt;
+    return parse_number<double>(value.text);
+  }
+  [[nodiscard]] static std::optional<std::string_view> text(const Value& value) {
+    return value.kind == Kind::Text ? std::optional(value.text) : std::nullopt;
+  }
+  [[nodiscard]] static bool is_object(const Value& value) { return value.kind == Kind::Object; }
+  [[nodiscard]] static std::optional<PlainLine> inner(const Value& value) {
+    if (value.kind != Kind::Object) return std::nullopt;
+    std::optional<formats::PlainObject> object = formats::PlainObject::parse(value.text);
+    return object ? std::optional(PlainLine{*object}) : std::nullopt;
+  }
+  [[nodiscard]] static std::optional<std::vector<std::string>> texts(const Value& value) {
+    // Names in quotes, between commas.
+    if (value.kind != Kind::Array) return std::nullopt;
+    std::vector<std::string> all;
+    for (const std::string_view item : split(value.text.substr(1, value.text.size() - 2), ',')) {
+      if (item.empty() && value.text.size() == 2) break;
+      if (item.size() < 2 || item.front() != '"' || item.back() != '"') return std::nullopt;
+      all.emplace_back(item.substr(1, item.size() - 2));
+    }
+    return all;
+  }
+  [[nodiscard]] static bool integers(const Value& value, const auto& take) {
+    if (value.kind != Kind::Array) return false;
+    formats::PlainIntegers numbers(value.text);
+    size_t count = 0;
+    for (auto number = numbers.next(); number; number = numbers.next()) {
+      if (++count > kMostAxes) return false;
+      take(*number);
+    }
+    return numbers.is_whole();
+  }
+  [[nodiscard]] static std::string object_text(const Value& value, std::string_view,
+                                               std::string_view) {
+    return std::string(value.text);
+  }
+  [[nodiscard]] static std::optional<std::string> plain_text(const Value&) { return std::nullopt; }
+  [[nodiscard]] const Value* find_even_null(std::string_view name) const {
+    return object.find(name);
+  }
+};
 
 /// Leaves *out alone when the key is absent.
-Status take_integer(const json& object, std::string_view key, int64_t minimum, int64_t* out) {
-  const json* value = member(object, key);
+template <typename Object>
+Status take_integer(const Object& object, std::string_view key, int64_t minimum, int64_t* out) {
+  const auto* value = object.find(key);
   if (value == nullptr) return {};
-  const std::optional<int64_t> number = integer(*value);
+  const std::optional<int64_t> number = Object::integer(*value);
   if (!number || *number < minimum)
     return fail(wrong(key, "an integer of at least " + std::to_string(minimum)));
   *out = *number;
   return {};
 }
 
-Status take_text(const json& object, std::string_view key, std::string* out) {
-  const json* value = member(object, key);
+template <typename Object, typename Text>
+Status take_text(const Object& object, std::string_view key, Text* out) {
+  const auto* value = object.find(key);
   if (value == nullptr) return {};
-  if (!value->is_string()) return fail(wrong(key, "a string"));
-  *out = value->get_ref<const std::string&>();
+  const std::optional<std::string_view> text = Object::text(*value);
+  if (!text) return fail(wrong(key, "a string"));
+  *out = Text(*text);
   return {};
 }
 
-Status take_dims(const json& object, std::string_view key, std::optional<Dims>* out) {
-  const json* value = member(object, key);
+template <typename Object>
+Status take_dims(const Object& object, std::string_view key, InternedDims* out) {
+  const auto* value = object.find(key);
   if (value == nullptr) return {};
-  if (!value->is_array() || value->size() > 1024)
-    return fail(wrong(key, "a list of at most 1024 integers"));
   Dims dims;
-  for (const json& item : *value) {
-    const std::optional<int64_t> number = integer(item);
-    if (!number) return fail(wrong(key, "a list of integers"));
-    dims.push_back(*number);
-  }
-  *out = std::move(dims);
+  if (!Object::integers(*value, [&](int64_t size) { dims.push_back(size); }))
+    return fail(wrong(key, "a list of at most 1024 integers"));
+  *out = dims;
   return {};
 }
 
-std::optional<double> real_number(const json& value) {
-  if (value.is_number()) return value.get<double>();
-  if (!value.is_string()) return std::nullopt;
-  const auto& text = value.get_ref<const std::string&>();
-  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
-  if (text == "Infinity") return std::numeric_limits<double>::infinity();
-  if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
+template <typename Object>
+std::optional<double> real_number(const typename Object::Value& value) {
+  const std::optional<std::string_view> text = Object::text(value);
+  if (!text) return Object::real(value);
+  if (*text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (*text == "Infinity") return std::numeric_limits<double>::infinity();
+  if (*text == "-Infinity") return -std::numeric_limits<double>::infinity();
   return std::nullopt;
 }
 
@@ -96,24 +214,27 @@ std::optional<stats::Sketch> parse_sketch(std::string_view text) {
   return sketch;
 }
 
-Status take_sketch(const json& stats, std::optional<stats::Sketch>* out) {
-  std::string text;
+template <typename Object>
+Status take_sketch(const Object& stats, std::optional<stats::Sketch>* out) {
+  std::string_view text;
   ASSAY_TRY_STATUS(take_text(stats, key::kSketch, &text));
-  if (member(stats, key::kSketch) == nullptr) return {};
+  if (stats.find(key::kSketch) == nullptr) return {};
   *out = parse_sketch(text);
   if (!*out) return fail(wrong(key::kSketch, "128 hexadecimal digits of sixteen finite numbers"));
   return {};
 }
 
-Status take_stats(const json& object, std::optional<stats::TensorStats>* out) {
-  const json* value = member(object, key::kStats);
+template <typename Object>
+Status take_stats(const Object& object, RecordStats* out) {
+  const auto* value = object.find(key::kStats);
   if (value == nullptr) return {};
-  if (!value->is_object()) return fail(wrong(key::kStats, "an object"));
+  const std::optional<Object> inner = Object::inner(*value);
+  if (!inner) return fail(wrong(key::kStats, "an object"));
   stats::TensorStats stats;
-  ASSAY_TRY_STATUS(take_integer(*value, key::kCount, 0, &stats.count));
-  ASSAY_TRY_STATUS(take_integer(*value, key::kNan, 0, &stats.nan_count));
-  ASSAY_TRY_STATUS(take_integer(*value, key::kPositiveInf, 0, &stats.positive_inf_count));
-  ASSAY_TRY_STATUS(take_integer(*value, key::kNegativeInf, 0, &stats.negative_inf_count));
+  ASSAY_TRY_STATUS(take_integer(*inner, key::kCount, 0, &stats.count));
+  ASSAY_TRY_STATUS(take_integer(*inner, key::kNan, 0, &stats.nan_count));
+  ASSAY_TRY_STATUS(take_integer(*inner, key::kPositiveInf, 0, &stats.positive_inf_count));
+  ASSAY_TRY_STATUS(take_integer(*inner, key::kNegativeInf, 0, &stats.negative_inf_count));
   const struct {
     std::string_view key;
     double* target;
@@ -122,26 +243,19 @@ Status take_stats(const json& object, std::optional<stats::TensorStats>* out) {
                  {key::kMean, &stats.mean},
                  {key::kL2, &stats.l2_norm}};
   for (const auto& [key, target] : numbers) {
-    const json* item = member(*value, key);
+    const auto* item = inner->find(key);
     if (item == nullptr) continue;
-    const std::optional<double> number = real_number(*item);
+    const std::optional<double> number = real_number<Object>(*item);
     if (!number) return fail(wrong(key, "a number"));
     *target = *number;
   }
-  ASSAY_TRY_STATUS(take_sketch(*value, &stats.sketch));
+  ASSAY_TRY_STATUS(take_sketch(*inner, &stats.sketch));
   *out = stats;
   return {};
 }
 
-/// Python's spelling for the plain values, JSON for the rest.
-std::string value_text(const json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (value.is_null()) return "None";
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-Status take_location(const json& object, TensorRecord* record) {
+template <typename Object>
+Status take_location(const Object& object, TensorRecord* record) {
   std::string file;
   ASSAY_TRY_STATUS(take_text(object, key::kFile, &file));
   if (file.empty()) return {};
@@ -197,7 +311,8 @@ void check_consistency(TensorRecord* record) {
 }
 
 /// The element type; of block types, "q8_0", the type of the values that they are decoded to.
-Status take_dtype(const json& object, TensorRecord* record) {
+template <typename Object>
+Status take_dtype(const Object& object, TensorRecord* record) {
   std::string dtype;
   ASSAY_TRY_STATUS(take_text(object, key::kDtype, &dtype));
   if (dtype.empty()) return {};
@@ -224,8 +339,9 @@ Status take_dtype(const json& object, TensorRecord* record) {
 }
 
 /// Sizes as some engines have them, fastest first: they must be those of the shape.
-Status check_ne(const json& object, TensorRecord* record) {
-  std::optional<Dims> ne;
+template <typename Object>
+Status check_ne(const Object& object, TensorRecord* record) {
+  InternedDims ne;
   ASSAY_TRY_STATUS(take_dims(object, key::kSizes, &ne));
   if (!ne || !record->shape || !record->problem.empty()) return {};
   const Dims& shape = *record->shape;
@@ -242,7 +358,8 @@ Status check_ne(const json& object, TensorRecord* record) {
 }
 
 /// Which value the tensor is: keys of the operator level.
-Status take_value_ids(const json& object, TensorRecord* record) {
+template <typename Object>
+Status take_value_ids(const Object& object, TensorRecord* record) {
   ASSAY_TRY_STATUS(take_integer(object, key::kValueId, 0, &record->value_id));
   ASSAY_TRY_STATUS(take_integer(object, key::kStorage, 0, &record->storage_id));
   ASSAY_TRY_STATUS(take_integer(object, key::kStorageOffset, 0, &record->storage_offset));
@@ -251,14 +368,13 @@ Status take_value_ids(const json& object, TensorRecord* record) {
   return take_text(object, key::kLeaf, &record->leaf);
 }
 
-Status take_names(const json& object, std::string_view key, std::vector<std::string>* out) {
-  const json* value = member(object, key);
+template <typename Object>
+Status take_names(const Object& object, std::string_view key, std::vector<std::string>* out) {
+  const auto* value = object.find(key);
   if (value == nullptr) return {};
-  if (!value->is_array()) return fail(wrong(key, "a list of strings"));
-  for (const json& item : *value) {
-    if (!item.is_string()) return fail(wrong(key, "a list of strings"));
-    out->push_back(item.get<std::string>());
-  }
+  std::optional<std::vector<std::string>> texts = Object::texts(*value);
+  if (!texts) return fail(wrong(key, "a list of strings"));
+  *out = *std::move(texts);
   return {};
 }
 
@@ -297,7 +413,16 @@ std::string_view object_text(std::string_view line, std::string_view key) {
   return found;
 }
 
-Result<OperationRecord> take_operation(const json& object, std::string_view line,
+std::string AnyObject::object_text(const json& value, std::string_view line,
+                                   std::string_view name) {
+  std::string text(run::object_text(line, name));
+  // A key written with escapes is found by the parser only.
+  if (text.empty()) text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text;
+}
+
+template <typename Object>
+Result<OperationRecord> take_operation(const Object& object, std::string_view line,
                                        const TensorRecord& place) {
   OperationRecord operation;
   operation.step_name = place.step_name;
@@ -307,27 +432,15 @@ Result<OperationRecord> take_operation(const json& object, std::string_view line
   operation.module_call = place.call;
   ASSAY_TRY_STATUS(take_text(object, key::kModule, &operation.module));
   ASSAY_TRY_STATUS(take_names(object, key::kWrites, &operation.writes));
-  if (const json* args = member(object, key::kArguments); args != nullptr) {
-    if (!args->is_object()) return fail(wrong(key::kArguments, "an object"));
-    operation.parameters = object_text(line, key::kArguments);
-    // A key written with escapes is found by the parser only.
-    if (operation.parameters.empty())
-      operation.parameters = args->dump(-1, ' ', false, json::error_handler_t::replace);
+  if (const auto* args = object.find(key::kArguments); args != nullptr) {
+    if (!Object::is_object(*args)) return fail(wrong(key::kArguments, "an object"));
+    operation.parameters = Object::object_text(*args, line, key::kArguments);
   }
   return operation;
 }
 
-}  // namespace
-
-Result<RecordsLine> parse_records_line(std::string_view line) {
-  if (line.size() > kMaxRecordLineBytes)
-    return fail(Errc::TooLarge, "a record line is longer than 1 MiB", 0);
-  if (formats::json_nesting(line) > formats::kMaxJsonNesting)
-    return fail(Errc::TooLarge, "JSON is nested deeper than 64", 0);
-  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (object.is_discarded() || !object.is_object())
-    return fail(Errc::Invalid, "the line is no JSON object", 0);
-
+template <typename Object>
+Result<RecordsLine> read_line(const Object& object, std::string_view line) {
   RecordsLine result;
   TensorRecord& record = result.record;
   int64_t order = 0;
@@ -346,24 +459,26 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
   ASSAY_TRY_STATUS(take_text(object, key::kRun, &result.run_id));
   ASSAY_TRY_STATUS(take_text(object, key::kDevice, &result.device));
 
-  std::string role = "output";
+  std::string_view role = "output";
   ASSAY_TRY_STATUS(take_text(object, key::kRole, &role));
   const auto known_role = native::from_name<Role>(native::kRoleNames, role);
-  if (!known_role) return fail(Errc::Invalid, "unknown role '" + role + "'");
+  if (!known_role) return fail(Errc::Invalid, "unknown role '" + std::string(role) + "'");
   record.role = *known_role;
 
-  if (member(object, key::kSameAs) != nullptr) {
+  if (object.find(key::kSameAs) != nullptr) {
     int64_t same_as = 0;
     ASSAY_TRY_STATUS(take_integer(object, key::kSameAs, 0, &same_as));
     result.same_as = same_as;
   }
-  std::string kind = "tensor";
+  std::string_view kind = "tensor";
   ASSAY_TRY_STATUS(take_text(object, key::kKind, &kind));
   const auto known_kind = native::from_name<native::RecordKind>(native::kRecordKindNames, kind);
-  if (!known_kind) return fail(Errc::Invalid, "unknown kind '" + kind + "'");
+  if (!known_kind) return fail(Errc::Invalid, "unknown kind '" + std::string(kind) + "'");
   if (*known_kind == native::RecordKind::Value) {
-    const auto value = object.find(key::kValue.name());
-    record.value = value == object.end() ? "None" : value_text(*value);
+    const auto* value = object.find_even_null(key::kValue);
+    const std::optional<std::string> text = value == nullptr ? "None" : Object::plain_text(*value);
+    if (!text) return fail(wrong(key::kValue, "plain"));
+    record.value = *text;
     return result;
   }
   if (*known_kind == native::RecordKind::Operator) {
@@ -377,7 +492,7 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
   ASSAY_TRY_STATUS(take_dims(object, key::kStrides, &record.strides));
   ASSAY_TRY_STATUS(take_value_ids(object, &record));
   ASSAY_TRY_STATUS(take_stats(object, &record.stats));
-  std::string digest;
+  std::string_view digest;
   ASSAY_TRY_STATUS(take_text(object, key::kDigest, &digest));
   if (!digest.empty()) {
     record.digest = stats::parse_digest(digest);
@@ -396,6 +511,27 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
     if (record.problem.empty()) check_consistency(&record);
   }
   return result;
+}
+
+}  // namespace
+
+Result<RecordsLine> parse_records_line(std::string_view line) {
+  if (line.size() > kMaxRecordLineBytes)
+    return fail(Errc::TooLarge, "a record line is longer than 1 MiB", 0);
+  if (const std::optional<formats::PlainObject> plain = formats::PlainObject::parse(line)) {
+    // What is wrong with a line, the other reader says.
+    if (Result<RecordsLine> read = read_line(PlainLine{*plain}, line)) return read;
+  }
+  return parse_any_records_line(line);
+}
+
+Result<RecordsLine> parse_any_records_line(std::string_view line) {
+  if (formats::json_nesting(line) > formats::kMaxJsonNesting)
+    return fail(Errc::TooLarge, "JSON is nested deeper than 64", 0);
+  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (object.is_discarded() || !object.is_object())
+    return fail(Errc::Invalid, "the line is no JSON object", 0);
+  return read_line(AnyObject{object}, line);
 }
 
 }  // namespace assay::run

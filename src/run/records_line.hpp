@@ -31,5 +31,8 @@ struct RecordsLine {
 /// errors    Invalid (offset within the line): no JSON object, a key of the wrong type, an unknown
 ///           role or kind | TooLarge: a limit above
 [[nodiscard]] Result<RecordsLine> parse_records_line(std::string_view line);
+/// The same of lines of any form, and slower: what the function above falls back to, and is tested
+/// against.
+[[nodiscard]] Result<RecordsLine> parse_any_records_line(std::string_view line);
 
 }  // namespace assay::run

@@ -2,7 +2,8 @@
 #include "run/run.hpp"
 
 #include <algorithm>
-#include <map>
+#include <compare>
+#include <optional>
 #include <tuple>
 
 #include "run/detect.hpp"
@@ -11,45 +12,71 @@
 namespace assay::run {
 namespace {
 
-using Place = std::pair<int, uint64_t>;  // rank, order
+/// Which record stood where before the records were numbered anew.
+class OldPlaces {
+ public:
+  explicit OldPlaces(const std::vector<TensorRecord>& records) {
+    places_.reserve(records.size());
+    for (size_t i = 0; i < records.size(); ++i)
+      places_.push_back({records[i].rank, records[i].order, i});
+    std::ranges::sort(places_);
+  }
+  /// The first record of that order; nothing when there is none.
+  [[nodiscard]] std::optional<uint64_t> find(int rank, uint64_t order) const {
+    const auto found = at_or_behind(rank, order);
+    const bool is_it = found != places_.end() && found->rank == rank && found->order == order;
+    return is_it ? std::optional(found->record) : std::nullopt;
+  }
+  /// The first record that did not stand in front of it; the number of all when there is none.
+  [[nodiscard]] uint64_t first_behind(int rank, uint64_t order) const {
+    const auto found = at_or_behind(rank, order);
+    return found == places_.end() ? places_.size() : found->record;
+  }
 
-/// Which record stood at a place before the records were numbered anew. The first of several.
-std::map<Place, uint64_t> places_of(const std::vector<TensorRecord>& records) {
-  std::map<Place, uint64_t> places;
-  for (size_t i = 0; i < records.size(); ++i)
-    places.emplace(Place(records[i].rank, records[i].order), i);
-  return places;
-}
+ private:
+  struct Place {
+    int rank;
+    uint64_t order;
+    uint64_t record;
+    auto operator<=>(const Place&) const = default;
+  };
+  [[nodiscard]] std::vector<Place>::const_iterator at_or_behind(int rank, uint64_t order) const {
+    return std::ranges::lower_bound(places_, Place{rank, order, 0});
+  }
+
+  std::vector<Place> places_;
+};
 
 /// What names records by their order follows them to their new numbers.
-void renumber(const std::map<Place, uint64_t>& places, Run* run) {
+void renumber(const OldPlaces& places, Run* run) {
   for (TensorRecord& record : run->records) {
     if (record.producer < 0) continue;
-    const auto found = places.find({record.rank, static_cast<uint64_t>(record.producer)});
-    record.producer = found == places.end() ? -1 : static_cast<int64_t>(found->second);
+    const auto found = places.find(record.rank, static_cast<uint64_t>(record.producer));
+    record.producer = found ? static_cast<int64_t>(*found) : -1;
   }
-  for (OperationRecord& operation : run->operations) {
-    // An operator stands before the first record behind its line.
-    const auto found = places.lower_bound({operation.rank, operation.order});
-    operation.order = found == places.end() ? run->records.size() : found->second;
-  }
+  // An operator stands before the first record behind its line.
+  for (OperationRecord& operation : run->operations)
+    operation.order = places.first_behind(operation.rank, operation.order);
+}
+
+bool stands_before(const TensorRecord& a, const TensorRecord& b) {
+  const auto numbers = [](const TensorRecord& r) { return std::tuple(r.rank, r.step); };
+  if (numbers(a) != numbers(b)) return numbers(a) < numbers(b);
+  if (a.step_name != b.step_name) return natural_less(a.step_name, b.step_name);
+  if (a.order != b.order) return a.order < b.order;
+  if (a.node != b.node) return natural_less(a.node, b.node);
+  const auto place = [](const TensorRecord& r) { return std::tuple(r.call, r.role); };
+  if (place(a) != place(b)) return place(a) < place(b);
+  return natural_less(a.slot, b.slot);
 }
 
 /// Sorts by (rank, step, order, node, call, role, slot) and numbers the records in that order. Node
 /// and call only decide between records that the source gave one order.
 void sort_records(Run* run) {
   std::vector<TensorRecord>* records = &run->records;
-  std::stable_sort(
-      records->begin(), records->end(), [](const TensorRecord& a, const TensorRecord& b) {
-        const auto numbers = [](const TensorRecord& r) { return std::tuple(r.rank, r.step); };
-        if (numbers(a) != numbers(b)) return numbers(a) < numbers(b);
-        if (a.step_name != b.step_name) return natural_less(a.step_name, b.step_name);
-        if (a.order != b.order) return a.order < b.order;
-        if (a.node != b.node) return natural_less(a.node, b.node);
-        const auto place = [](const TensorRecord& r) { return std::tuple(r.call, r.role); };
-        if (place(a) != place(b)) return place(a) < place(b);
-        return natural_less(a.slot, b.slot);
-      });
+  // Sorting takes half of the memory of the records again, and mostly there is nothing to do.
+  if (!std::ranges::is_sorted(*records, stands_before))
+    std::ranges::stable_sort(*records, stands_before);
   const bool has_program =
       std::ranges::any_of(run->operations,
                           [](const OperationRecord& operation) { return operation.order > 0; }) ||
@@ -61,7 +88,7 @@ void sort_records(Run* run) {
                        return std::tuple(a.rank, a.step, a.order) <
                               std::tuple(b.rank, b.step, b.order);
                      });
-    renumber(places_of(*records), run);
+    renumber(OldPlaces(*records), run);
   }
   uint64_t order = 0;
   for (TensorRecord& record : *records) record.order = order++;

@@ -10,12 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/interned_text.hpp"
+#include "base/rare_pointer.hpp"
 #include "base/result.hpp"
 #include "formats/native/manifest.hpp"
 #include "formats/native/schema.hpp"
 #include "run/layout.hpp"
+#include "run/record_stats.hpp"
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
+#include "tensor/interned_dims.hpp"
 #include "tensor/tensor_view.hpp"
 #include "topology/model_tree.hpp"
 
@@ -38,12 +42,32 @@ enum class Moment : uint8_t { Unknown, Before, After };
 /// Where a tensor's bytes are. `member` addresses a tensor inside a container file (a key of a
 /// .safetensors or .npz, a path inside a nested .pth); empty for a file that holds one tensor.
 struct ByteLocation {
-  std::string file;     // absolute, or relative to the current folder: as it can be opened
-  uint64_t offset = 0;  // used when `raw`
+  InternedText file = {};  // absolute, or relative to the current folder: as it can be opened
+  uint64_t offset = 0;     // used when `raw`
   uint64_t size_bytes = 0;
-  std::string member;
+  InternedText member = {};
   bool raw = false;  // offset and size are exact and the payload is C-contiguous; otherwise the
                      // file's format decides
+};
+
+/// Reads as a std::optional<ByteLocation>, in no more memory than one.
+class MaybeLocation : private ByteLocation {  // whose last bytes are free
+ public:
+  MaybeLocation() = default;
+  MaybeLocation(std::nullopt_t) {}
+  MaybeLocation(const ByteLocation& location) : ByteLocation(location), is_there_(true) {}
+
+  [[nodiscard]] bool has_value() const { return is_there_; }
+  explicit operator bool() const { return is_there_; }
+  [[nodiscard]] const ByteLocation& operator*() const { return *this; }
+  [[nodiscard]] ByteLocation& operator*() { return *this; }
+  [[nodiscard]] const ByteLocation* operator->() const { return this; }
+  [[nodiscard]] ByteLocation* operator->() { return this; }
+  ByteLocation& emplace() { return *(*this = ByteLocation()); }
+  void reset() { *this = MaybeLocation(); }
+
+ private:
+  bool is_there_ = false;
 };
 
 /// A tensor that no file holds as it is: made of others whenever it is loaded.
@@ -94,37 +118,44 @@ using native::kOperatorMark;
 }
 
 /// One tensor of one execution of one node. Plain data: nothing is opened until load_tensor().
+/// There may be millions, so what many have in common is kept once: texts, shapes.
 struct TensorRecord {
   int rank = 0;
-  std::string step_name;  // folder name as on disk: "0", "weights"
-  int64_t step = 0;       // token id; -1 when step_name is no number
-  std::string node;       // "root.model.layers.0.mlp" (strict), "model.layers.0.mlp" (native)
-  std::string op_type;    // module class or operator type; empty when unknown
+  uint32_t call = 0;   // which call of the node within the step
+  uint32_t graph = 0;  // graph mode: place of the compiled graph within the process
   Role role = Role::Output;
   RecordKind kind = RecordKind::Operand;
   Moment moment = Moment::Unknown;
-  std::string slot;    // "0", "1.0", "kwargs.mask", "" for a single output
-  uint32_t call = 0;   // which call of the node within the step
-  uint32_t graph = 0;  // graph mode: place of the compiled graph within the process
-  /// Position in execution order within the run where known, else in tree order; unique.
-  uint64_t order = 0;
+  bool not_captured = false;  // the problem: the capture could not have it, which is no damage
+  InternedText step_name;     // folder name as on disk: "0", "weights"
+  InternedText node;          // "root.model.layers.0.mlp" (strict), "model.layers.0.mlp" (native)
+  InternedText op_type;       // module class or operator type; empty when unknown
+  InternedText slot;          // "0", "1.0", "kwargs.mask", "" for a single output
   // dtype and shape are known from the records (native) or after the file's header was read
   // (load_header()).
+  InternedDims shape;
+  InternedDims strides;
+  InternedText leaf;  // name of the parameter or buffer that the value is; "" for none
+  /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that
+  /// of the memory.
+  InternedText memory_format;
+  InternedText value;       // for non-tensor leaves: their text
+  InternedText problem;     // why the tensor is missing or unusable; empty when all is well
+  InternedText stats_file;  // where the statistics are from, if they have a file of their own
   std::optional<DType> dtype;
-  std::optional<Dims> shape;
-  std::optional<Dims> strides;
-  std::optional<ByteLocation> bytes;
-  /// Instead of reading `bytes`, which then say of what it is made in the first place; null for
-  /// captured tensors.
-  std::shared_ptr<const MadeTensor> made;
-  std::optional<stats::TensorStats> stats;
-  std::string stats_file;  // where the statistics are from, if they have a file of their own
-  std::optional<stats::Digest> digest;
-  /// Of logits whose bytes are not there: what is known of them. Null: nothing.
-  std::shared_ptr<const TopChoices> choices;
+  int64_t step = 0;  // token id; -1 when step_name is no number
+  /// Position in execution order within the run where known, else in tree order; unique.
+  uint64_t order = 0;
+  MaybeLocation bytes;
+  RecordStats stats;
+  stats::MaybeDigest digest;
   /// What the capture saw in `bytes`, shared by all records of them; null: nothing is known.
   std::shared_ptr<PayloadCheck> check;
-  std::string value;  // for non-tensor leaves: their text
+  /// Instead of reading `bytes`, which then say of what it is made in the first place; null for
+  /// captured tensors.
+  RarePointer<const MadeTensor> made;
+  /// Of logits whose bytes are not there: what is known of them. Null: nothing.
+  RarePointer<const TopChoices> choices;
   // Operator level: which value this is.
   /// Records of one rank with the same id are the same value: the same place in the same storage,
   /// shape, strides and dtype, and nothing written to the storage in between. -1: not known.
@@ -135,12 +166,6 @@ struct TensorRecord {
   /// `order` of the output record (of an operator) that made an input's value; -1: no operator made
   /// it.
   int64_t producer = -1;
-  std::string leaf;  // name of the parameter or buffer that the value is; "" for none
-  /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that
-  /// of the memory.
-  std::string memory_format;
-  std::string problem;        // why the tensor is missing or unusable; empty when all is well
-  bool not_captured = false;  // the problem: the capture could not have it, which is no damage
 
   [[nodiscard]] bool is_of_operator() const {
     return node.find(kOperatorMark) != std::string::npos;
@@ -207,6 +232,8 @@ struct Run {
   std::vector<std::string> warnings;  // unreadable folders, truncated lines: one sentence each
   /// Of modules that bear another name than in the run's files: theirs, by the new one.
   std::map<std::string, std::string, std::less<>> own_names;
+  /// What records point into.
+  std::vector<std::shared_ptr<const void>> held;
   /// Found by the reader, without looking at payloads.
   std::vector<Damage> damage;
   std::shared_ptr<FoundDamage> found_damage = std::make_shared<FoundDamage>();

@@ -67,7 +67,7 @@ class Verifier {
     std::set<std::tuple<std::string_view, uint64_t, uint64_t, std::string_view>> known;
     for (const TensorRecord& record : run_.records) {
       if (!record.problem.empty() && !record.not_captured) {
-        add(record.bytes ? record.bytes->file : run_.path, record.problem);
+        add(record.bytes ? record.bytes->file.str() : run_.path, record.problem);
       } else if (record.bytes) {
         const ByteLocation& place = *record.bytes;
         if (known.emplace(place.file, place.offset, place.size_bytes, place.member).second)

@@ -19,6 +19,28 @@ struct Digest {
   friend auto operator<=>(const Digest&, const Digest&) = default;
 };
 
+/// Reads as a std::optional<const Digest>, in the memory of a digest: the one of zeros only is none.
+class MaybeDigest {
+ public:
+  MaybeDigest() = default;
+  MaybeDigest(std::nullopt_t) {}
+  MaybeDigest(const Digest& digest) : digest_(digest) {}
+  MaybeDigest(const std::optional<Digest>& digest) : digest_(digest.value_or(Digest())) {}
+
+  [[nodiscard]] bool has_value() const { return digest_ != Digest(); }
+  explicit operator bool() const { return has_value(); }
+  [[nodiscard]] const Digest& operator*() const { return digest_; }
+  [[nodiscard]] const Digest* operator->() const { return &digest_; }
+  void reset() { digest_ = {}; }
+  operator std::optional<Digest>() const {
+    return has_value() ? std::optional(digest_) : std::nullopt;
+  }
+  friend auto operator<=>(const MaybeDigest&, const MaybeDigest&) = default;
+
+ private:
+  Digest digest_;
+};
+
 /// Hashes the C-order element bytes (strided views are gathered block by block, so equal values in
 /// another layout give the same digest). Shape and dtype do not take part: compare them as well.
 /// Lazy conj/neg bits are applied.

@@ -118,7 +118,8 @@ std::optional<StoredWeight> stacked_experts(const Run& file, const TensorRecord&
     StoredWeight weight;
     int64_t rows = 0;
     for (const std::string& name : names) {
-      const auto found = std::ranges::find(file.records, name, &TensorRecord::node);
+      const auto found = std::ranges::find_if(
+          file.records, [&](const TensorRecord& record) { return record.node == name; });
       if (found == file.records.end() || !found->shape || found->shape->size() != 3 ||
           (*found->shape)[0] != (*golden.shape)[0] || (*found->shape)[2] != (*golden.shape)[2])
         break;
@@ -182,10 +183,10 @@ void Modules::add_tensors(const Run& hf, const Alignment& alignment) {
     record.rank = golden.rank;
     record.step = golden.step;
     record.step_name = golden.step_name;
-    record.node = rotated ? inner_name(pair) : golden.node;
-    record.op_type = rotated ? "" : golden.op_type;
+    record.node = rotated ? inner_name(pair) : golden.node.str();
+    record.op_type = rotated ? InternedText() : golden.op_type;
     record.role = golden.role;
-    record.slot = rotated ? "" : golden.slot;
+    record.slot = rotated ? InternedText() : golden.slot;
     record.call = golden.call;
     // The golden order of modules, in which they enclose each other.
     record.order = order + pair.hf;

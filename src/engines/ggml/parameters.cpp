@@ -216,7 +216,7 @@ std::optional<Parameters::Difference> Parameters::used_experts(const Finding& fi
   const Operator* chosen = find_operator(finding.step, "get_rows", "ffn_moe_weights-" + layer, 0);
   const Operator* logits = find_operator(finding.step, "mul_mat", "ffn_moe_logits-" + layer, 0);
   if (result_count(logits) == 0) return std::nullopt;
-  const std::optional<Dims>& shape = mine_.run->records[logits->outputs.front().record].shape;
+  const InternedDims shape = mine_.run->records[logits->outputs.front().record].shape;
   if (!shape || shape->empty() || (*shape)[shape->size() - 1] == 0) return std::nullopt;
   const int64_t tokens = result_count(logits) / (*shape)[shape->size() - 1];
   const int64_t used = tokens == 0 ? 0 : result_count(chosen) / tokens;

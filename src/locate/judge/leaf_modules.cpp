@@ -101,7 +101,7 @@ class LeafJudge {
 
   [[nodiscard]] double elements_of(size_t record) const {
     if (record == kNone) return 0;
-    const std::optional<Dims>& shape = mine_.run->records[record].shape;
+    const InternedDims shape = mine_.run->records[record].shape;
     return shape ? static_cast<double>(element_count(*shape).value_or(0)) : 0;
   }
 

@@ -45,7 +45,7 @@ std::optional<DType> dtype_of(const Program& program, const Use& use) {
 
 double elements_of(const Program& program, const Use& use) {
   if (use.record >= program.run->records.size()) return 0;
-  const std::optional<Dims>& shape = program.run->records[use.record].shape;
+  const InternedDims shape = program.run->records[use.record].shape;
   return shape ? static_cast<double>(element_count(*shape).value_or(0)) : 0;
 }
 

@@ -98,8 +98,8 @@ bool equal_shapes(const PairContext& pair, const std::vector<Use>& theirs_all,
   for (const Use& use : ours_all) {
     const auto partner = std::ranges::find(theirs_all, use.slot, &Use::slot);
     if (partner == theirs_all.end()) continue;
-    const std::optional<Dims>& theirs = pair.golden.run->records[partner->record].shape;
-    const std::optional<Dims>& ours = pair.mine.run->records[use.record].shape;
+    const InternedDims theirs = pair.golden.run->records[partner->record].shape;
+    const InternedDims ours = pair.mine.run->records[use.record].shape;
     if (theirs && ours && !(*theirs == *ours)) return false;
   }
   return true;

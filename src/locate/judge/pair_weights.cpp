@@ -91,7 +91,7 @@ class WeightTest {
   void compare_all(std::vector<JudgedWeight>* pairs) const {
     std::vector<JudgedWeight*> small;
     for (JudgedWeight& one : *pairs) {
-      const std::optional<Dims>& shape = pair_.mine.run->records[one.mine].shape;
+      const InternedDims shape = pair_.mine.run->records[one.mine].shape;
       if (shape && element_count(*shape).value_or(0) >= kLargeElements) {
         if (!pair_.stopped()) compare(&one);
       } else {
@@ -215,7 +215,7 @@ class WeightTest {
 
   /// The rows of golden's weight that a part holds; where there is one part, all of them.
   static Result<TensorView> rows_of(const TensorView& golden, const StoredWeight::Part& part) {
-    const std::optional<Dims>& shape = part.record.shape;
+    const InternedDims shape = part.record.shape;
     if (!shape || shape->size() < 3) return golden;
     const int64_t count = (*shape)[1];
     if (golden.shape.size() != 3 || part.first_row + count > golden.shape[1])
@@ -329,8 +329,8 @@ class WeightTest {
 
   [[nodiscard]] std::string detail_of(const JudgedWeight& one) const {
     const WeightDifference& difference = *one.difference;
-    const std::optional<Dims>& theirs = pair_.golden.run->records[one.golden].shape;
-    const std::optional<Dims>& ours = pair_.mine.run->records[one.mine].shape;
+    const InternedDims theirs = pair_.golden.run->records[one.golden].shape;
+    const InternedDims ours = pair_.mine.run->records[one.mine].shape;
     if (difference.shape_differs && theirs && ours)
       return "shape " + list_text(ours->span()) + " against golden's " + list_text(theirs->span());
     const std::string place = theirs ? place_text(difference.worst, *theirs) : "";

@@ -335,8 +335,7 @@ TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
 
 /// As captures of other tools have them.
 run::Run without_sketches(run::Run run) {
-  for (run::TensorRecord& record : run.records)
-    if (record.stats) record.stats->sketch.reset();
+  for (run::TensorRecord& record : run.records) record.stats = record.stats.without_sketch();
   return run;
 }
 

@@ -50,8 +50,8 @@ bool equal_shapes(const Program& golden, const std::vector<Use>& of_golden, cons
   return std::ranges::all_of(of_mine, [&](const Use& use) {
     const auto partner = std::ranges::find(of_golden, use.slot, &Use::slot);
     if (partner == of_golden.end()) return true;
-    const std::optional<Dims>& theirs = golden.run->records[partner->record].shape;
-    const std::optional<Dims>& ours = mine.run->records[use.record].shape;
+    const InternedDims theirs = golden.run->records[partner->record].shape;
+    const InternedDims ours = mine.run->records[use.record].shape;
     return !theirs || !ours || *theirs == *ours;
   });
 }

@@ -512,7 +512,7 @@ class Replay::Machine {
     }
     const auto is_wrapper = [&](const run::TensorRecord& one) {
       return one.role == run::Role::Weight && !one.bytes && !one.stats && !one.digest &&
-             leaf == (one.node.empty() ? one.slot : one.node + "." + one.slot);
+             leaf == (one.node.empty() ? one.slot.str() : one.node + "." + one.slot);
     };
     if (std::ranges::any_of(replay_.mine_.run->records, is_wrapper)) return true;
     // Without weights the tree of modules still says what they are stored in.

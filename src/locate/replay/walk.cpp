@@ -234,8 +234,8 @@ class Walker {
   /// True when a shape is not known.
   bool has_same_shape(size_t golden, size_t mine) const {
     if (golden >= golden_.run->records.size()) return true;
-    const std::optional<Dims>& theirs = golden_.run->records[golden].shape;
-    const std::optional<Dims>& ours = mine_.run->records[mine].shape;
+    const InternedDims theirs = golden_.run->records[golden].shape;
+    const InternedDims ours = mine_.run->records[mine].shape;
     return !theirs || !ours || *theirs == *ours;
   }
 
@@ -463,8 +463,8 @@ class Walker {
   }
 
   [[nodiscard]] bool is_padded(size_t golden, size_t mine) const {
-    const std::optional<Dims>& theirs = golden_.run->records[golden].shape;
-    const std::optional<Dims>& ours = mine_.run->records[mine].shape;
+    const InternedDims theirs = golden_.run->records[golden].shape;
+    const InternedDims ours = mine_.run->records[mine].shape;
     return theirs && ours && is_padded(*ours, *theirs);
   }
 
@@ -682,7 +682,7 @@ class Walker {
     const Boundary& boundary = replay_.boundaries()[i];
     ASSAY_TRY(Tensor value, load_use(mine_, use_of(mine_, boundary)));
     if (const size_t theirs = boundary.golden_record; theirs < golden_.run->records.size()) {
-      const std::optional<Dims>& shape = golden_.run->records[theirs].shape;
+      const InternedDims shape = golden_.run->records[theirs].shape;
       if (shape && is_padded(value.view.shape, *shape))
         value.view = reference::section(value.view, value.view.shape.size() - 1, 0,
                                         (*shape)[shape->size() - 1]);

@@ -228,8 +228,8 @@ class InputTest {
          {std::tuple(&mine.inputs, &golden.inputs, "the input of "),
           std::tuple(&mine.outputs, &golden.outputs, "the output of ")}) {
       if (ours->size() != 1 || theirs->size() != 1) continue;
-      const std::optional<Dims>& shape = mine_.run->records[ours->front().record].shape;
-      const std::optional<Dims>& golden_shape = golden_.run->records[theirs->front().record].shape;
+      const InternedDims shape = mine_.run->records[ours->front().record].shape;
+      const InternedDims golden_shape = golden_.run->records[theirs->front().record].shape;
       if (shape && golden_shape && !(*shape == *golden_shape))
         return what + mine.module + " has shape " + list_text(shape->span()) +
                " against golden's " + list_text(golden_shape->span()) +

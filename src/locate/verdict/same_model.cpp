@@ -201,12 +201,12 @@ class KnownWeights {
  public:
   explicit KnownWeights(const std::vector<WeightPair>& weights) {
     for (const WeightPair& pair : weights) {
-      if (pair.golden->stats) stats_.push_back(&*pair.golden->stats);
+      if (pair.golden->stats) stats_.push_back(*pair.golden->stats);
     }
   }
   [[nodiscard]] bool hold(const stats::TensorStats& mine) const {
     return std::ranges::any_of(
-        stats_, [&](const stats::TensorStats* golden) { return holds_same(*golden, mine); });
+        stats_, [&](const stats::TensorStats& golden) { return holds_same(golden, mine); });
   }
   /// The same values in some order, to the rounding of either side.
   static bool holds_same(const stats::TensorStats& golden, const stats::TensorStats& mine) {
@@ -223,7 +223,7 @@ class KnownWeights {
   }
 
  private:
-  std::vector<const stats::TensorStats*> stats_;
+  std::vector<stats::TensorStats> stats_;
 };
 
 Result<bool> is_unlike(const TensorRecord& golden, const TensorRecord& mine,

@@ -300,8 +300,8 @@ class Composer {
       if (ours.record >= stages_.mine->run->records.size() ||
           theirs.record >= stages_.golden->run->records.size())
         return false;
-      const std::optional<Dims>& a = stages_.mine->run->records[ours.record].shape;
-      const std::optional<Dims>& b = stages_.golden->run->records[theirs.record].shape;
+      const InternedDims a = stages_.mine->run->records[ours.record].shape;
+      const InternedDims b = stages_.golden->run->records[theirs.record].shape;
       return a && b && element_count(*a) == element_count(*b);
     });
   }

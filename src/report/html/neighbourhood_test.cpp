@@ -393,8 +393,9 @@ TEST(DataFlow, TakesATensorOfOneNumberForNoEvidence) {
   model.out("a", 1);
   model.in("b", 1);
   for (run::TensorRecord& record : model.run.records) {
-    record.stats.emplace();
-    record.stats->min = record.stats->max = 0;
+    stats::TensorStats stats;
+    stats.min = stats.max = 0;
+    record.stats = stats;
   }
   const DataFlow flow = data_flow(model.run);
   EXPECT_EQ(flow.basis, FlowBasis::Nothing);
@@ -413,7 +414,7 @@ TEST(DataFlow, GivesParametersToTheirModulesWhereNothingSaysWhoReadsThem) {
   weight.slot = "weight";
   weight.dtype = DType::Float32;
   weight.shape = Dims{3};
-  weight.stats.emplace();
+  weight.stats = stats::TensorStats();
   weight.order = 100;
   model.run.records.insert(model.run.records.begin(), weight);
   const DataFlow flow = data_flow(model.run);

@@ -20,8 +20,12 @@ struct Shown {
 };
 
 const TensorRecord* record_of(const Shown& row) { return &row.record; }
-const TensorStats* stats_of(const Shown& row) {
-  return row.record.stats ? &*row.record.stats : nullptr;
+/// The cell of one of the statistics; empty where there are none.
+auto of_stats(double TensorStats::* number) {
+  return [number](const Shown& row) {
+    const auto stats = row.record.stats.without_sketch();
+    return stats ? Cell::of((*stats).*number) : Cell{};
+  };
 }
 std::string recorded_dtype(const TensorRecord& record) {
   return record.dtype ? std::string(name(*record.dtype)) : "";
@@ -41,10 +45,10 @@ Columns<Shown> run_columns() {
           {"op_type", of(record_of, &R::op_type)},
           {"dtype", of(record_of, recorded_dtype)},
           {"shape", of(record_of, recorded_shape)},
-          {"min", of(stats_of, &S::min)},
-          {"max", of(stats_of, &S::max)},
-          {"mean", of(stats_of, &S::mean)},
-          {"l2norm", of(stats_of, &S::l2_norm)},
+          {"min", of_stats(&S::min)},
+          {"max", of_stats(&S::max)},
+          {"mean", of_stats(&S::mean)},
+          {"l2norm", of_stats(&S::l2_norm)},
           {"bytes", of(record_of, size_of)},
           {"value", of(record_of, &R::value)},
           {"problem", of(record_of, &R::problem)},

@@ -290,8 +290,8 @@ class Writer {
   /// The tensor of that name, type and shape.
   [[nodiscard]] const TensorRecord* in_checkpoint(const TensorRecord& leaf) const {
     if (options_.checkpoint == nullptr) return nullptr;
-    const std::string own = leaf.node.empty() ? leaf.slot : leaf.node + "." + leaf.slot;
-    const std::string& wanted = leaf.leaf.empty() ? own : leaf.leaf;
+    const std::string own = leaf.node.empty() ? leaf.slot.str() : leaf.node + "." + leaf.slot;
+    const std::string& wanted = leaf.leaf.empty() ? own : leaf.leaf.str();
     for (const TensorRecord& record : options_.checkpoint->records) {
       if ((record.node == wanted || record.slot == wanted) && record.dtype == leaf.dtype &&
           record.shape == leaf.shape)

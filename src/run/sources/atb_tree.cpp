@@ -327,11 +327,10 @@ class Reader {
   void add_topology() {
     for (size_t rank = 0; rank < ranks_.size() && !run_->topology; ++rank) {
       std::set<std::string, NaturalLess> nodes;
-      const std::string* last = nullptr;  // the records of a node stand together
+      std::optional<InternedText> last;  // the records of a node stand together
       for (const TensorRecord& record : run_->records) {
-        if (record.rank != static_cast<int>(rank) || (last != nullptr && *last == record.node))
-          continue;
-        last = &record.node;
+        if (record.rank != static_cast<int>(rank) || last == record.node) continue;
+        last = record.node;
         // A graph whose own tensors were not saved is a folder on the way, too.
         for (size_t slash = record.node.find('/'); slash != std::string::npos;
              slash = record.node.find('/', slash + 1))

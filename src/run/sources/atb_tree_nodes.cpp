@@ -145,7 +145,7 @@ class NodeReader {
       record.slot = slot_of(file, inputs_before);
       // Two versions of the library wrote into one folder: intensor0.bin and intensor0_x.bin.
       if (!slots.insert({record.role, record.slot}).second)
-        record.slot += "." + std::string(file.name.parameter);
+        record.slot = record.slot + "." + std::string(file.name.parameter);
       const bool on_entry = record.role == Role::Input ? !record.slot.ends_with(".after")
                                                        : file.moment == Moment::Before;
       record.order = on_entry ? place.entry : place.exit;

@@ -343,7 +343,7 @@ class GeTree {
       // The header has the name as it is in the graph.
       const bool same = sanitized(record.node) == sanitized(file.name.op_name) ||
                         (file.name.kind == GeFileKind::Exception && !record.node.empty());
-      const std::string node = same ? record.node : file.name.op_name;
+      const std::string node = same ? record.node.str() : file.name.op_name;
       fill(std::move(record), node);
     }
   }

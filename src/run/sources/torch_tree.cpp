@@ -370,7 +370,7 @@ void join_statistics(const std::string& path, const std::vector<StatisticsRow>& 
       TensorRecord record = example;
       record.role = role;
       record.order = order.number_of(record.node, role);
-      record.slot = fits && !files.empty() ? run->records[files[i % per_call]].slot : index;
+      record.slot = fits && !files.empty() ? run->records[files[i % per_call]].slot.str() : index;
       record.call = call;
       apply_statistics(*members[i], &record);
       record.stats_file = path;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/interned_text.hpp"
+
+#include "base/intern_table.hpp"
+
+namespace assay {
+namespace {
+
+struct TextHash {
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
+// Never destroyed: objects that live until the process ends may hold handles.
+InternTable<std::string, TextHash>& table() {
+  static auto* const kTable = new InternTable<std::string, TextHash>;
+  return *kTable;
+}
+
+}  // namespace
+
+uint32_t InternedText::add(std::string_view text) { return text.empty() ? 0 : table().add(text); }
+const std::string& InternedText::str() const { return table().at(handle_); }
+
+}  // namespace assay

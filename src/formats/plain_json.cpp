@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/plain_json.hpp"
+
+#include <charconv>
+
+namespace assay::formats {
+namespace {
+
+constexpr int kDeepest = 16;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Walks over JSON values. Each function leaves `at` behind what it has seen, and is false when
+/// that is not what it should be.
+struct Scanner {
+  const char* at;
+  const char* end;
+
+  void skip_blanks() {
+    while (at != end && is_blank(*at)) ++at;
+  }
+  bool take(char c) {
+    skip_blanks();
+    if (at == end || *at != c) return false;
+    ++at;
+    return true;
+  }
+  bool text(std::string_view* out) {
+    if (at == end || *at != '"') return false;
+    const char* const begin = ++at;
+    while (at != end && *at != '"') {
+      const auto c = static_cast<unsigned char>(*at);
+      if (c < 0x20 || c >= 0x7f || c == '\\') return false;
+      ++at;
+    }
+    if (at == end) return false;
+    *out = {begin, static_cast<size_t>(at - begin)};
+    ++at;
+    return true;
+  }
+  bool digits() {
+    const char* const begin = at;
+    while (at != end && is_digit(*at)) ++at;
+    return at != begin;
+  }
+  bool number(PlainObject::Kind* kind) {
+    *kind = PlainObject::Kind::Integer;
+    const bool is_negative = *at == '-';
+    if (is_negative) ++at;
+    const char* const begin = at;
+    if (!digits()) return false;
+    if (*begin == '0' && at - begin > 1) return false;
+    const bool is_minus_zero = is_negative && *begin == '0';
+    if (at != end && *at == '.') {
+      ++at;
+      *kind = PlainObject::Kind::Real;
+      if (!digits()) return false;
+    }
+    if (at != end && (*at == 'e' || *at == 'E')) {
+      ++at;
+      *kind = PlainObject::Kind::Real;
+      if (at != end && (*at == '+' || *at == '-')) ++at;
+      if (!digits()) return false;
+    }
+    return !(is_minus_zero && *kind == PlainObject::Kind::Integer);
+  }
+  bool literal(std::string_view word) {
+    if (std::string_view(at, static_cast<size_t>(end - at)).substr(0, word.size()) != word)
+      return false;
+    at += word.size();
+    return true;
+  }
+  bool list(char close, int depth) {
+    ++at;
+    if (take(close)) return true;
+    do {
+      skip_blanks();
+      std::string_view name;
+      if (close == '}' && (!text(&name) || !take(':'))) return false;
+      PlainObject::Value ignored;
+      if (!value(&ignored, depth)) return false;
+    } while (take(','));
+    return take(close);
+  }
+  bool value(PlainObject::Value* out, int depth) {
+    using Kind = PlainObject::Kind;
+    if (depth > kDeepest) return false;
+    skip_blanks();
+    if (at == end) return false;
+    const char* const begin = at;
+    bool is_good = false;
+    switch (*at) {
+      case '"':
+        out->kind = Kind::Text;
+        return text(&out->text);
+      case '{':
+        out->kind = Kind::Object;
+        is_good = list('}', depth + 1);
+        break;
+      case '[':
+        out->kind = Kind::Array;
+        is_good = list(']', depth + 1);
+        break;
+      case 't':
+        is_good = literal("true");
+        break;
+      case 'f':
+        is_good = literal("false");
+        break;
+      case 'n':
+        is_good = literal("null");
+        break;
+      default:
+        is_good = (*at == '-' || is_digit(*at)) && number(&out->kind);
+    }
+    out->text = {begin, static_cast<size_t>(at - begin)};
+    return is_good;
+  }
+};
+
+}  // namespace
+
+std::optional<PlainObject> PlainObject::parse(std::string_view text) {
+  std::optional<PlainObject> made(std::in_place);
+  Scanner scanner{text.data(), text.data() + text.size()};
+  if (!scanner.take('{')) return std::nullopt;
+  if (!scanner.take('}')) {
+    do {
+      if (made->count_ == kMost) return std::nullopt;
+      Member& member = made->members_[made->count_++];
+      scanner.skip_blanks();
+      if (!scanner.text(&member.name) || !scanner.take(':') || !scanner.value(&member.value, 1))
+        return std::nullopt;
+    } while (scanner.take(','));
+    if (!scanner.take('}')) return std::nullopt;
+  }
+  scanner.skip_blanks();
+  if (scanner.at != scanner.end || made->has_twins()) return std::nullopt;
+  return made;
+}
+
+bool PlainObject::has_twins() const {
+  uint64_t seen = 0;
+  for (uint32_t i = 0; i < count_; ++i) {
+    const std::string_view name = members_[i].name;
+    const auto number = [&](size_t place) { return static_cast<unsigned char>(name[place]); };
+    const unsigned hash =
+        name.empty() ? 0 : number(0) * 7U + number(name.size() - 1) * 31U + number(name.size() / 2);
+    const uint64_t bit = uint64_t{1} << ((hash + name.size() * 11U) % 64);
+    if ((seen & bit) != 0) {
+      for (uint32_t j = 0; j < i; ++j)
+        if (members_[j].name == name) return true;
+    }
+    seen |= bit;
+  }
+  return false;
+}
+
+const PlainObject::Value* PlainObject::find(std::string_view name) const {
+  for (uint32_t i = 0; i < count_; ++i) {
+    uint32_t place = next_ + i;
+    if (place >= count_) place -= count_;
+    if (members_[place].name != name) continue;
+    next_ = place + 1 == count_ ? 0 : place + 1;
+    return &members_[place].value;
+  }
+  return nullptr;
+}
+
+std::optional<int64_t> PlainIntegers::next() {
+  const auto skip = [this] {
+    while (!rest_.empty() && (is_blank(rest_.front()) || rest_.front() == ','))
+      rest_.remove_prefix(1);
+  };
+  skip();
+  if (rest_.empty() || rest_.front() == ']') return std::nullopt;
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
+  rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
+  // An integer ends where the next one or the array does.
+  const bool is_integer = error == std::errc{} && !rest_.empty() &&
+                          (rest_.front() == ',' || rest_.front() == ']' || is_blank(rest_.front()));
+  if (!is_integer) {
+    is_whole_ = false;
+    rest_ = {};
+    return std::nullopt;
+  }
+  return number;
+}
+
+}  // namespace assay::formats

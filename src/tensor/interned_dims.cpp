@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/interned_dims.hpp"
+
+#include "base/intern_table.hpp"
+
+namespace assay {
+namespace {
+
+struct DimsHash {
+  size_t operator()(const Dims& dims) const {
+    uint64_t hash = dims.size();
+    for (const int64_t size : dims)
+      hash = (hash ^ static_cast<uint64_t>(size)) * 0x9E3779B97F4A7C15u + (hash >> 29);
+    return hash ^ (hash >> 32);
+  }
+};
+
+using Table = InternTable<Dims, DimsHash>;
+
+// Never destroyed: objects that live until the process ends may hold handles.
+Table& table() {
+  static auto* const kTable = new Table;
+  return *kTable;
+}
+
+// Handle 0 is nothing here, so the empty list (a scalar's) needs one of its own, which the table
+// cannot give: its 0.
+constexpr uint32_t kScalar = UINT32_MAX;
+
+}  // namespace
+
+uint32_t InternedDims::add(const Dims& dims) { return dims.empty() ? kScalar : table().add(dims); }
+const Dims& InternedDims::get() const { return table().at(handle_ == kScalar ? 0 : handle_); }
+
+}  // namespace assay
