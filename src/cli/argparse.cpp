@@ -376,7 +376,9 @@ Argument& Command::add_row(std::string_view row, std::string_view help, Store st
 }
 
 Result<ParsedArguments> parse_arguments(const Command& command, const Words& words) {
-  return Parser(command, words).parse();
+  ASSAY_TRY(ParsedArguments parsed, Parser(command, words).parse());
+  parsed.all = words;
+  return parsed;
 }
 
 HelpPage help_page(const Command& command) {

@@ -73,6 +73,7 @@ struct Argument {
 struct ParsedArguments {
   std::vector<std::string_view> names;  // the first name of each option
   Words command;                        // the words behind "--"
+  Words all;                            // as they were given
   bool has_command = false;
   [[nodiscard]] bool given(std::string_view name) const;
 };

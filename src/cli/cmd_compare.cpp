@@ -18,6 +18,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/list_text.hpp"
 #include "cli/pair_options.hpp"
+#include "cli/part_pipe.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
@@ -103,6 +104,10 @@ void conclude(const CompareRequest& request, CompareOutcome* outcome) {
     }
   }
   if (request.exit_zero) outcome->exit_status = kSame;
+  if (outcome->comparison.unfinished_pairs > 0) {
+    outcome->word = "interrupted";
+    outcome->exit_status = kInterrupted;
+  }
 }
 
 }  // namespace
@@ -144,6 +149,8 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
                          compare::ComparedPaths* compared, CompareOutcome* outcome) {
   ProgressBar bar;
   options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+  ASSAY_TRY(const std::unique_ptr<compare::PartRunner> parts, part_runner(request));
+  options.parts = parts.get();
   ASSAY_TRY(*compared,
             compare::compare_paths(
                 request.golden_path, request.my_path,
@@ -445,6 +452,7 @@ Command compare_command(const Caller& caller) {
               "exit status",
               parsed->request.verdict);
   add_verdict_options(command, parsed->request.verdict_options);
+  add_ray_options(command, parsed->request.ray);
   command.example = "assay compare golden/ mine/ -o report --rel-l2 0.01";
   command.epilogue =
       "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv), prints the worst rows and names "
@@ -459,6 +467,7 @@ Command compare_command(const Caller& caller) {
     request.output_given = given.given("--output");
     request.judge = request.compat == "none";
     set_log_level(parsed->log_level);
+    if (has_to_hand_over(request.ray)) return hand_over_to_ray(request.ray, "compare", given.all);
     return run_compare(request);
   };
   return command;

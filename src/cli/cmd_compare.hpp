@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "cli/pair_options.hpp"
+#include "cli/ray.hpp"
 #include "cli/verdict_options.hpp"
 #include "compare/dispatch.hpp"
 
@@ -40,6 +41,8 @@ struct CompareRequest {
   uint64_t max_memory = 0;  // of file pages; 0: the library's own
   bool allow_pickle = false;
   bool exit_zero = false;
+
+  RayRequest ray;
 
   std::vector<std::string> custom_algorithms;
   std::string op_mapping_file;

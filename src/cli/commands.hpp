@@ -53,6 +53,7 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command msit_compare_command(const Caller& caller);
 [[nodiscard]] Command opcheck_command(const Caller& caller);
 [[nodiscard]] Command overflow_command(const Caller& caller);
+[[nodiscard]] Command part_command(const Caller& caller);
 [[nodiscard]] Command repeat_command(const Caller& caller);
 [[nodiscard]] Command show_command(const Caller& caller);
 [[nodiscard]] Command twin_command(const Caller& caller);

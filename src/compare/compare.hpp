@@ -117,6 +117,8 @@ struct PictureOptions {
   size_t most_matching = 500;
 };
 
+class PartRunner;
+
 struct CompareOptions {
   std::vector<pair::Level> levels = {pair::Level::Api};  // one sheet each
   bool statistics = false;                               // compare statistics instead of tensors
@@ -129,6 +131,8 @@ struct CompareOptions {
   Limits limits;
   std::vector<std::shared_ptr<Algorithm>> algorithms;  // of the user; one column each
   PictureOptions pictures;
+  /// Who compares the pairs, in parts (parts.hpp); null: the threads of this process.
+  PartRunner* parts = nullptr;
   int jobs = 0;  // <= 0: one per core
   /// Mapped file pages kept resident, in bytes. What is above is given back to the page cache.
   uint64_t max_memory = uint64_t{256} << 20;
@@ -159,6 +163,8 @@ struct Comparison {
   /// Why the runs are not comparable as a whole (find_damage(), find_gaps()), one sentence each.
   std::vector<std::string> gaps;
   bool damaged = false;  // a side is damaged: so say the first gaps
+  /// Pairs that were not compared because the user stopped it; a gap says so, too.
+  size_t unfinished_pairs = 0;
 
   /// Of pairs of tensors, each once however many sheets show it.
   struct Counts {

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a native command whose parts are done on a Ray cluster. Started by ``assay compare ... --ray``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from assay.ray import nodes as on_node
+from assay.ray.nodes import Node
+from assay.ray.parts import End, Part, PartSocket
+
+IN_FLIGHT_PER_CPU = 2  # parts that are sent before the ones in front of them are done
+MOST_TRIES = 4  # of a part whose worker or node is lost
+OVERHEAD_BYTES = 64 << 20  # that comparing a part needs beside the payload
+SECONDS_TO_CONNECT = 5.0
+USAGE = 2
+INTERRUPTED = 130
+
+
+class DriverError(Exception):
+    """One sentence for the user."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Returns the exit status of the command."""
+    options = _parse(words)
+    try:
+        with _cluster(options.address):
+            return Driver(options).run()
+    except DriverError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("interrupted: no report was written", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="assay --ray")
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--address", default="")
+    parser.add_argument("--map-host", action="append", default=[])
+    parser.add_argument("--resume", default="")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args(words)
+    options.command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    return options
+
+
+@contextlib.contextmanager
+def _cluster(address: str) -> Any:
+    """Connected to the cluster, without what Ray prints."""
+    wanted = address or os.environ.get("RAY_ADDRESS", "") or "auto"
+    _check_address(wanted)
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False, include_dashboard=False)
+    except ConnectionError as error:
+        where = f"at {address}" if address else "on this host"
+        raise DriverError(
+            f"there is no Ray cluster {where} ({_first_line(error)}); ray start --head begins one, "
+            "--ray ADDRESS names one"
+        ) from error
+    except (ValueError, RuntimeError, TimeoutError) as error:
+        raise DriverError(f"cannot join the Ray cluster at {wanted}: {_first_line(error)}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Ray itself asks for a minute and more."""
+    host, _, port = address.rpartition("//")[2].partition("/")[0].rpartition(":")
+    if not (host and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_CONNECT).close()
+    except OSError as error:
+        raise DriverError(
+            f"there is no Ray cluster at {address} ({error.strerror or error}); ray start --head begins one"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+class Driver:
+    """One command: starts it, hands its parts out, and its answers back."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._resume = Path(options.resume) if options.resume else None
+        self._compare = ray.remote(max_retries=0)(on_node.compare_part)
+        self._nodes: list[Node] = []
+        self._busy: dict[str, int] = {}  # parts in flight, by node
+        self._waiting: dict[Any, tuple[Part, Node, int]] = {}  # by Ray's reference
+        self._interrupted = False
+
+    def run(self) -> int:
+        """Returns the exit status of the command."""
+        if self._resume is not None:
+            try:
+                self._resume.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise DriverError(f"{self._resume}: parts cannot be kept there: {error.strerror}") from error
+        self._nodes = self._find_nodes()
+        ours, theirs = socket.socketpair()
+        child = subprocess.Popen(
+            [self._options.program, *self._options.command],
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "ASSAY_PARTS": str(theirs.fileno())},
+            preexec_fn=os.setpgrp,  # Ctrl-C is for the driver, which has the report written
+        )
+        theirs.close()
+        previous = signal.signal(signal.SIGINT, self._stop)
+        try:
+            self._serve(ours)
+            return child.wait()
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise
+        finally:
+            signal.signal(signal.SIGINT, previous)
+            ours.close()
+
+    def _stop(self, *_: object) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def _find_nodes(self) -> list[Node]:
+        """The nodes that are alive, and what each of them has."""
+        folders = [folder for run in self._options.command[1:] for folder in _folders_in(run)]
+        probe = ray.remote(num_cpus=0, max_retries=1)(on_node.look_around)
+        alive = [node for node in ray.nodes() if node["Alive"]]
+        looks = [
+            probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
+                folders
+            )
+            for node in alive
+        ]
+        found = []
+        for node, look in zip(alive, looks):
+            try:
+                seen = ray.get(look, timeout=60)
+            except ray.exceptions.RayError as error:
+                name = node["NodeManagerHostname"]
+                raise DriverError(
+                    f"node {name} cannot run assay ({_first_line(error)}); install assay-llm there"
+                ) from error
+            if not seen.command:
+                raise DriverError(f"node {seen.host} has no command assay; install assay-llm there")
+            found.append(
+                Node(node["NodeID"], seen.host, node["NodeManagerAddress"], seen.version, frozenset(seen.folders))
+            )
+        if not found:
+            raise DriverError("the Ray cluster has no nodes")
+        self._check_versions(found)
+        host_paths: dict[str, set[str]] = {}
+        for text in self._options.map_host:
+            host, _, path = text.partition("=")
+            if not path:
+                raise DriverError(f"--map-host {text}: expected HOST=PATH")
+            if not any(host in (node.host, node.address) for node in found):
+                names = ", ".join(sorted({node.host for node in found}))
+                raise DriverError(f"--map-host {text}: the cluster has no node {host}; its nodes: {names}")
+            host_paths.setdefault(host, set()).add(path)
+        return [on_node.mapped(host_paths, node) for node in found]
+
+    @staticmethod
+    def _check_versions(found: list[Node]) -> None:
+        ours = on_node.assay_version()
+        for node in found:
+            if node.version != ours:
+                raise DriverError(f"node {node.host} has {node.version}, this host has {ours}; install one of them")
+
+    # ---- parts
+
+    def _serve(self, end: socket.socket) -> None:
+        try:
+            parts = PartSocket(end)
+        except (EOFError, OSError):
+            return  # the command ended before it had parts; it has said why
+        in_flight = IN_FLIGHT_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        more = parts.count > 0
+        try:
+            while more or self._waiting:
+                while more and len(self._waiting) < in_flight:
+                    part = parts.receive()
+                    if part is None:
+                        more = False
+                    elif self._interrupted:
+                        parts.answer(part.number, End.STOPPED, b"stopped by the user")
+                    else:
+                        self._begin(part, parts)
+                if self._waiting:
+                    self._finish_one(parts)
+        except (EOFError, OSError):
+            for reference in self._waiting:
+                ray.cancel(reference, force=True)  # the command has gone, and will say why
+
+    def _begin(self, part: Part, parts: PartSocket, tries: int = 1) -> None:
+        known = self._known_answer(part)
+        if known is not None:
+            parts.answer(part.number, End.DONE, known)
+            return
+        fitting = [node for node in self._nodes if node.sees(part.files)]
+        if not fitting:
+            parts.answer(part.number, End.FAILED, _nobody_sees(part, self._nodes).encode())
+            return
+        node = min(fitting, key=lambda one: (self._busy.get(one.id, 0), one.id))
+        reference = self._compare.options(
+            num_cpus=1,
+            memory=OVERHEAD_BYTES,
+            scheduling_strategy=_only_on(node.id),
+        ).remote(part.body, 1)
+        self._busy[node.id] = self._busy.get(node.id, 0) + 1
+        self._waiting[reference] = (part, node, tries)
+
+    def _finish_one(self, parts: PartSocket) -> None:
+        ready, _ = ray.wait(list(self._waiting), num_returns=1, timeout=0.5)
+        if self._interrupted:
+            for reference, (part, _, _) in self._waiting.items():
+                if reference not in ready:
+                    ray.cancel(reference, force=True)
+                    parts.answer(part.number, End.STOPPED, b"stopped by the user")
+            self._waiting = {reference: self._waiting[reference] for reference in ready}
+        for reference in ready:
+            part, node, tries = self._waiting.pop(reference)
+            self._busy[node.id] -= 1
+            try:
+                answer = ray.get(reference)
+            except ray.exceptions.RayTaskError as error:
+                cause = error.cause
+                if isinstance(cause, ChildProcessError):
+                    self._again(part, node, tries, str(cause), parts)
+                else:
+                    parts.answer(part.number, End.FAILED, f"{node.host}: {_first_line(cause)}".encode())
+            except ray.exceptions.RayError as error:  # the worker or its node is lost
+                self._again(part, node, tries, _first_line(error), parts)
+            else:
+                self._keep(part, answer)
+                parts.answer(part.number, End.DONE, answer)
+
+    def _again(self, part: Part, node: Node, tries: int, why: str, parts: PartSocket) -> None:
+        alive = {one["NodeID"] for one in ray.nodes() if one["Alive"]}
+        self._nodes = [one for one in self._nodes if one.id in alive]
+        if self._interrupted:
+            parts.answer(part.number, End.STOPPED, b"stopped by the user")
+        elif tries == MOST_TRIES:
+            parts.answer(part.number, End.FAILED, f"{node.host}: lost {tries} times: {why}".encode())
+        else:
+            self._begin(part, parts, tries + 1)
+
+    # ---- parts that are done already
+
+    def _known_answer(self, part: Part) -> bytes | None:
+        if self._resume is None:
+            return None
+        path = self._resume / f"{part.digest}.rows"
+        return path.read_bytes() if path.is_file() else None
+
+    def _keep(self, part: Part, answer: bytes) -> None:
+        if self._resume is None:
+            return
+        try:
+            with tempfile.NamedTemporaryFile(dir=self._resume, delete=False) as file:
+                file.write(answer)
+            os.replace(file.name, self._resume / f"{part.digest}.rows")
+        except OSError as error:  # it is only there to be faster
+            print(f"warning: {self._resume}: parts are not kept any more: {error.strerror}", file=sys.stderr)
+            self._resume = None
+
+
+def _only_on(node: str) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def _folders_in(word: str) -> list[str]:
+    """Folders of ranks, when the word of the command line is a run."""
+    return on_node.rank_folders(word) if not word.startswith("-") and os.path.exists(word) else []
+
+
+def _nobody_sees(part: Part, nodes: Sequence[Node]) -> str:
+    for file in part.files:
+        if not any(node.sees([file]) for node in nodes):
+            return f"no node sees {file}; --map-host HOST=PATH says which one does"
+    return "no node sees the files of both sides; they are on different hosts"

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/ray.hpp"
+
+#include <unistd.h>
+
+#include "base/python_program.hpp"
+#include "cli/command.hpp"
+#include "cli/dump/child_process.hpp"
+
+namespace assay::cli {
+namespace {
+
+// "" is the working directory, which has no say in what is imported.
+constexpr const char* kDriver = R"(
+import sys
+if sys.path[0] == "":
+    del sys.path[0]
+try:
+    import ray
+    from assay.ray.driver import main
+except ModuleNotFoundError as why:
+    print(f"error: {sys.executable} has no package {why.name}; pip install 'assay-llm[ray]', "
+          "or name another Python in ASSAY_PYTHON", file=sys.stderr)
+    sys.exit(2)
+sys.exit(main(sys.argv[1:]))
+)";
+
+/// The running program, which the driver starts again.
+std::string this_program() {
+  std::string path(4096, '\0');
+  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
+  path.resize(size < 0 ? 0 : static_cast<size_t>(size));
+  return path;
+}
+
+}  // namespace
+
+void add_ray_options(Command& command, RayRequest& request) {
+  command.in_group("Cluster");
+  command.add(
+      "--ray [ADDRESS]",
+      "Do the work on a Ray cluster, where the files are; default: the cluster of this host",
+      [&request](const Words& values) -> Status {
+        request.is_wanted = true;
+        request.address = values.empty() ? std::string() : values.front();
+        return {};
+      });
+  command.add("--map-host HOST=PATH",
+              "The node HOST has the files below PATH, whatever it seems; repeatable",
+              added_to(request.host_paths));
+  command.add("--resume DIR",
+              "Keep the parts that are done in DIR, and do not do them again; with --ray",
+              request.resume);
+}
+
+bool has_to_hand_over(const RayRequest& request) {
+  return request.is_wanted && environment("ASSAY_PARTS").empty();
+}
+
+int hand_over_to_ray(const RayRequest& request, const std::string& name, const Words& words) {
+  Words command = {python_program(), "-c", kDriver, "--program=" + this_program()};
+  if (!request.address.empty()) command.push_back("--address=" + request.address);
+  for (const std::string& path : request.host_paths) command.push_back("--map-host=" + path);
+  if (!request.resume.empty()) command.push_back("--resume=" + request.resume);
+  command.insert(command.end(), {"--", name});
+  command.insert(command.end(), words.begin(), words.end());
+  const Result<ChildEnd> end = run_program(command, {});
+  if (!end) return report_error(end.error(), "ASSAY_PYTHON names the Python to use");
+  return end->exit_status;
+}
+
+}  // namespace assay::cli

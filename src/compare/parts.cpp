@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/parts.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/byte_archive.hpp"
+#include "compare/pair_comparer.hpp"
+#include "compare/pair_loop.hpp"
+#include "run/packed_records.hpp"
+
+namespace assay {
+namespace {
+
+/// Both sides of a pipe are of one version; what differs between versions differs here, too.
+constexpr std::string_view kRequestMark = "assay part 1";
+constexpr std::string_view kAnswerMark = "assay rows 1";
+
+void check_range(ArchiveReader& archive, bool is_in_range) {
+  if (!is_in_range) archive.fail_now();
+}
+void check_range(ByteWriter&, bool) {}
+
+}  // namespace
+
+namespace stats {
+template <typename Archive, typename Stats>
+  requires std::same_as<std::remove_const_t<Stats>, TensorStats>
+void transfer(Archive& archive, Stats& stats) {
+  archive(stats.count, stats.nan_count, stats.positive_inf_count, stats.negative_inf_count,
+          stats.min, stats.max, stats.mean, stats.l2_norm, stats.sketch);
+}
+}  // namespace stats
+
+namespace measure {
+template <typename Archive, typename Metrics>
+  requires std::same_as<std::remove_const_t<Metrics>, PairMetrics>
+void transfer(Archive& archive, Metrics& metrics) {
+  archive(metrics.state);
+  check_range(archive, metrics.state <= PairState::NonFinite);
+  for (const MetricField& field : kMetricFields) archive(metrics.*field.value);
+  for (const CountField& field : kCountFields) archive(metrics.*field.value);
+  archive(metrics.kl_row_mean, metrics.kl_row_max, metrics.golden, metrics.mine);
+}
+template <typename Archive, typename Error>
+  requires std::same_as<std::remove_const_t<Error>, SummaryError>
+void transfer(Archive& archive, Error& error) {
+  archive(error.absolute, error.relative);
+}
+template <typename Archive, typename Errors>
+  requires std::same_as<std::remove_const_t<Errors>, SummaryErrors>
+void transfer(Archive& archive, Errors& errors) {
+  archive(errors.max, errors.min, errors.mean, errors.l2_norm);
+}
+}  // namespace measure
+
+namespace run {
+template <typename Archive, typename Any>
+  requires std::same_as<std::remove_const_t<Any>, Damage>
+void transfer(Archive& archive, Any& damage) {
+  archive(damage.file, damage.what);
+}
+}  // namespace run
+
+namespace pair {
+template <typename Archive, typename Step>
+  requires std::same_as<std::remove_const_t<Step>, RecipeStep>
+void transfer(Archive& archive, Step& step) {
+  archive(step.kind, step.axis, step.first, step.last, step.order, step.shape);
+  check_range(archive, step.kind <= RecipeStep::Kind::Transpose);
+}
+template <typename Archive, typename Any>
+  requires std::same_as<std::remove_const_t<Any>, Recipe>
+void transfer(Archive& archive, Any& recipe) {
+  archive(recipe.records, recipe.merge, recipe.axis, recipe.blocks, recipe.steps, recipe.note,
+          recipe.flat);
+  check_range(archive, recipe.merge <= Merge::Pick);
+}
+template <typename Archive, typename Pair>
+  requires std::same_as<std::remove_const_t<Pair>, RecordPair>
+void transfer(Archive& archive, Pair& pair) {
+  archive(pair.golden, pair.mine, pair.rule, pair.speculative, pair.confidence, pair.golden_recipe,
+          pair.mine_recipe, pair.data_id, pair.token, pair.golden_label, pair.mine_label,
+          pair.golden_in_mine);
+  check_range(archive, pair.rule <= Rule::Place);
+}
+}  // namespace pair
+
+namespace compare {
+
+template <typename Archive, typename Any>
+  requires std::same_as<std::remove_const_t<Any>, Limit>
+void transfer(Archive& archive, Any& limit) {
+  archive(limit.atol, limit.rtol, limit.cos, limit.rel_l2);
+}
+template <typename Archive, typename Rule>
+  requires std::same_as<std::remove_const_t<Rule>, LimitRule>
+void transfer(Archive& archive, Rule& rule) {
+  archive(rule.match, rule.dtype, rule.op_type, rule.limit);
+}
+template <typename Archive, typename Side>
+  requires std::same_as<std::remove_const_t<Side>, SideSummary>
+void transfer(Archive& archive, Side& side) {
+  archive(side.path, side.op_type, side.dtype, side.shape, side.max, side.min, side.mean,
+          side.l2_norm);
+}
+
+void transfer(ByteWriter& archive, const AlgorithmValue& value) {
+  archive(static_cast<uint8_t>(value.value.index()), value.message);
+  std::visit(
+      [&](const auto& one) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(one)>, std::monostate>) archive(one);
+      },
+      value.value);
+}
+void transfer(ArchiveReader& archive, AlgorithmValue& value) {
+  uint8_t kind = 0;
+  archive(kind, value.message);
+  const auto take = [&](auto one) {
+    archive(one);
+    value.value = one;
+  };
+  switch (kind) {
+    case 0:
+      return;
+    case 1:
+      return take(double());
+    case 2:
+      return take(int64_t());
+    case 3:
+      return take(std::string());
+    default:
+      archive.fail_now();
+  }
+}
+
+template <typename Archive, typename Any>
+  requires std::same_as<std::remove_const_t<Any>, Row>
+void transfer(Archive& archive, Any& row) {
+  archive(row.token_id, row.rank, row.order, row.label, row.matched_by, row.confidence, row.golden,
+          row.mine, row.metrics, row.summary, row.shape_relation, row.identical, row.comparable,
+          row.fail_reason, row.note, row.outcome, row.exceeded, row.outside_tolerance, row.sqnr_db,
+          row.quantisation, row.custom, row.filtered);
+  check_range(archive,
+              row.matched_by <= pair::Rule::Place && row.outcome <= Outcome::Fail &&
+                  row.shape_relation.value_or(ShapeRelation::Same) <= ShapeRelation::Different);
+}
+
+namespace {
+
+// ---- planning ----
+
+class Planner {
+ public:
+  Planner(std::span<const PairPlace> pairs, const PartLimits& limits)
+      : pairs_(pairs), limits_(limits) {}
+
+  std::vector<Part> plan() {
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      const PairPlace& pair = pairs_[i];
+      Part& part = open_part({pair.sheet, pair.crosses_ranks, pair.rank, pair.step}, pair.bytes);
+      part.tasks.push_back(i);
+      part.bytes += pair.bytes;
+      part.crosses_ranks = pair.crosses_ranks;
+    }
+    std::ranges::stable_sort(parts_, [](const Part& a, const Part& b) {
+      return std::pair(b.bytes, a.tasks.front()) < std::pair(a.bytes, b.tasks.front());
+    });
+    return std::move(parts_);
+  }
+
+ private:
+  using Place = std::tuple<size_t, bool, int, int64_t>;
+
+  /// The part that goes on at a place, or a new one when that would become too large.
+  Part& open_part(const Place& place, uint64_t bytes) {
+    const auto [open, is_new] = open_.try_emplace(place, parts_.size());
+    const bool is_full = !is_new && (parts_[open->second].tasks.size() >= limits_.pairs ||
+                                     parts_[open->second].bytes + bytes > limits_.bytes);
+    if (is_new || is_full) {
+      open->second = parts_.size();
+      parts_.emplace_back();
+    }
+    return parts_[open->second];
+  }
+
+  std::span<const PairPlace> pairs_;
+  const PartLimits& limits_;
+  std::vector<Part> parts_;
+  std::map<Place, size_t> open_;
+};
+
+// ---- a part as bytes ----
+
+/// Those records of a run that a part names, and their new places.
+class SomeRecords {
+ public:
+  explicit SomeRecords(const run::Run& run) : run_(run) {}
+
+  size_t place_of(size_t record) {
+    const auto [place, is_new] = places_.try_emplace(record, records_.size());
+    if (is_new) records_.push_back(run_.records[record]);
+    return place->second;
+  }
+  void write(ByteWriter& out) const {
+    const std::string packed = run::pack_records(records_);
+    out(run_.layout, run_.path, packed);
+  }
+
+ private:
+  const run::Run& run_;
+  std::vector<run::TensorRecord> records_;
+  std::unordered_map<size_t, size_t> places_;
+};
+
+void read_run(ArchiveReader& archive, run::Run* run) {
+  std::string packed;
+  archive(run->layout, run->path, packed);
+  if (!archive.is_good() || run->layout > run::Layout::Fingerprint) return archive.fail_now();
+  run::UnpackOptions options;
+  options.checks = std::make_shared<run::PayloadChecks>(run->found_damage);
+  if (!run::unpack_records(as_bytes(packed), options, &run->records)) archive.fail_now();
+}
+
+bool names_what_is_there(const pair::Matching& matching, const run::Run& golden,
+                         const run::Run& mine) {
+  const auto knows = [&](int32_t recipe, const run::Run& run) {
+    if (recipe < 0) return true;
+    if (static_cast<size_t>(recipe) >= matching.recipes.size()) return false;
+    const pair::Recipe& one = matching.recipes[static_cast<size_t>(recipe)];
+    return !one.records.empty() && std::ranges::all_of(one.records, [&](size_t record) {
+      return record < run.records.size();
+    });
+  };
+  return std::ranges::all_of(matching.pairs, [&](const pair::RecordPair& pair) {
+    return pair.mine < mine.records.size() &&
+           pair.golden < (pair.golden_in_mine ? mine : golden).records.size() &&
+           knows(pair.golden_recipe, golden) && knows(pair.mine_recipe, mine);
+  });
+}
+
+}  // namespace
+
+std::vector<Part> plan_parts(std::span<const PairPlace> pairs, const PartLimits& limits) {
+  return Planner(pairs, limits).plan();
+}
+
+void PairsElsewhere::add(size_t sheet, const pair::Matching& matching, const pair::RecordPair& pair,
+                         Row* row) {
+  tasks_.push_back({sheet, &matching, &pair, row});
+}
+
+bool PairsElsewhere::can_be_sent(const Task& task) const {
+  const auto is_plain = [](const run::TensorRecord& record) { return !record.made; };
+  const auto are_plain = [&](int32_t recipe, const run::Run& run) {
+    return recipe < 0 || std::ranges::all_of(
+                             task.matching->recipes[static_cast<size_t>(recipe)].records,
+                             [&](size_t record) { return is_plain(run.records[record]); });
+  };
+  return is_plain(golden_record(golden_, mine_, *task.pair)) &&
+         is_plain(mine_.records[task.pair->mine]) && are_plain(task.pair->golden_recipe, golden_) &&
+         are_plain(task.pair->mine_recipe, mine_);
+}
+
+PairPlace PairsElsewhere::place_of(const Task& task) const {
+  const run::TensorRecord& mine = mine_.records[task.pair->mine];
+  const auto has_several = [&](int32_t recipe) {
+    return recipe >= 0 && task.matching->recipes[static_cast<size_t>(recipe)].records.size() > 1;
+  };
+  return {.sheet = task.sheet,
+          .rank = mine.rank,
+          .step = mine.step,
+          .bytes = comparer_.payload_bytes(*task.pair),
+          .crosses_ranks =
+              has_several(task.pair->golden_recipe) || has_several(task.pair->mine_recipe)};
+}
+
+std::string PairsElsewhere::pack(const Part& part) const {
+  SomeRecords of_golden(golden_);
+  SomeRecords of_mine(mine_);
+  std::vector<pair::RecordPair> pairs;
+  std::vector<pair::Recipe> recipes;
+  for (const size_t number : part.tasks) {
+    const Task& task = tasks_[number];
+    const auto add_recipe = [&](int32_t recipe, SomeRecords* side) -> int32_t {
+      if (recipe < 0) return -1;
+      pair::Recipe copy = task.matching->recipes[static_cast<size_t>(recipe)];
+      for (size_t& record : copy.records) record = side->place_of(record);
+      recipes.push_back(std::move(copy));
+      return static_cast<int32_t>(recipes.size() - 1);
+    };
+    pair::RecordPair pair = *task.pair;
+    pair.golden = (pair.golden_in_mine ? of_mine : of_golden).place_of(pair.golden);
+    pair.mine = of_mine.place_of(pair.mine);
+    pair.golden_recipe = add_recipe(pair.golden_recipe, &of_golden);
+    pair.mine_recipe = add_recipe(pair.mine_recipe, &of_mine);
+    pairs.push_back(std::move(pair));
+  }
+  ByteWriter out;
+  out(std::string(kRequestMark), options_.statistics, options_.limits.rules,
+      options_.limits.fallback);
+  of_golden.write(out);
+  of_mine.write(out);
+  out(pairs, recipes);
+  return out.take();
+}
+
+void PairsElsewhere::add_files(Part* part) const {
+  std::set<InternedText> files;
+  const auto add_record = [&](const run::TensorRecord& record) {
+    if (record.bytes) files.insert(record.bytes->file);
+  };
+  for (const size_t number : part->tasks) {
+    const Task& task = tasks_[number];
+    const auto add_recipe = [&](int32_t recipe, const run::Run& run) {
+      if (recipe < 0) return;
+      for (const size_t record : task.matching->recipes[static_cast<size_t>(recipe)].records)
+        add_record(run.records[record]);
+    };
+    add_record(golden_record(golden_, mine_, *task.pair));
+    add_record(mine_.records[task.pair->mine]);
+    add_recipe(task.pair->golden_recipe, golden_);
+    add_recipe(task.pair->mine_recipe, mine_);
+  }
+  part->files.assign(files.begin(), files.end());
+}
+
+void PairsElsewhere::refuse(const Part& part, const Error& why) {
+  if (why.code == Errc::Interrupted) unfinished_ += part.tasks.size();
+  for (const size_t number : part.tasks)
+    *tasks_[number].row =
+        comparer_.refuse(*tasks_[number].pair, "not compared: " + why.describe() + ".");
+}
+
+void PairsElsewhere::take(const Part& part, PartRunner::Outcome outcome) {
+  if (!outcome) return refuse(part, outcome.error());
+  Result<PartRows> rows = unpack_rows(as_bytes(*outcome));
+  if (rows && rows->rows.size() != part.tasks.size())
+    rows = fail(Errc::Invalid, "the answer has other rows than the part");
+  if (!rows) return refuse(part, rows.error());
+  for (size_t i = 0; i < part.tasks.size(); ++i)
+    *tasks_[part.tasks[i]].row = std::move(rows->rows[i]);
+  compared_bytes_ += rows->compared_bytes;
+  for (run::Damage& damage : rows->golden_damage) golden_.found_damage->add(std::move(damage));
+  for (run::Damage& damage : rows->my_damage) mine_.found_damage->add(std::move(damage));
+}
+
+Result<std::vector<size_t>> PairsElsewhere::compare() {
+  std::vector<size_t> here;
+  std::vector<size_t> sent;
+  std::vector<PairPlace> places;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (!can_be_sent(tasks_[i])) {
+      here.push_back(i);
+      continue;
+    }
+    sent.push_back(i);
+    places.push_back(place_of(tasks_[i]));
+  }
+  std::vector<Part> parts = plan_parts(places);
+  for (Part& part : parts)
+    for (size_t& task : part.tasks) task = sent[task];
+  size_t done = 0;
+  ASSAY_TRY_STATUS(options_.parts->run(
+      parts.size(),
+      [&](size_t i) {
+        add_files(&parts[i]);
+        return PartRunner::Request{parts[i], pack(parts[i])};
+      },
+      [&](size_t i, PartRunner::Outcome outcome) {
+        take(parts[i], std::move(outcome));
+        done += parts[i].tasks.size();
+        if (options_.progress) options_.progress(done, tasks_.size());
+      }));
+  return here;
+}
+
+Result<std::string> run_part(ByteSpan request, CompareOptions options) {
+  ArchiveReader archive(request);
+  std::string mark;
+  archive(mark);
+  if (mark != kRequestMark) return fail(Errc::Invalid, "the part is of another version of assay");
+  run::Run golden;
+  run::Run mine;
+  pair::Matching matching;
+  archive(options.statistics, options.limits.rules, options.limits.fallback);
+  read_run(archive, &golden);
+  read_run(archive, &mine);
+  archive(matching.pairs, matching.recipes);
+  ASSAY_TRY_STATUS(archive.status());
+  if (!archive.is_at_end() || !names_what_is_there(matching, golden, mine))
+    return fail(Errc::Invalid, "the part names records that it does not have");
+  std::vector<Row> rows(matching.pairs.size());
+  PairComparer comparer(golden, mine, options);
+  ASSAY_TRY_STATUS(for_each_pair(
+      rows.size(), options, [&](size_t i) { return comparer.payload_bytes(matching.pairs[i]); },
+      [&](size_t i, int threads) {
+        rows[i] = comparer.compare(matching, matching.pairs[i], i, threads);
+      }));
+  ByteWriter out;
+  out(std::string(kAnswerMark), rows, comparer.compared_bytes(), golden.found_damage->list(),
+      mine.found_damage->list());
+  return out.take();
+}
+
+Result<PartRows> unpack_rows(ByteSpan answer) {
+  ArchiveReader archive(answer);
+  std::string mark;
+  archive(mark);
+  if (mark != kAnswerMark) return fail(Errc::Invalid, "the answer is of another version of assay");
+  PartRows rows;
+  archive(rows.rows, rows.compared_bytes, rows.golden_damage, rows.my_damage);
+  ASSAY_TRY_STATUS(archive.status());
+  return rows;
+}
+
+}  // namespace compare
+}  // namespace assay
