@@ -21,7 +21,7 @@ struct MappedFile::Mapping {
   std::string path;
   void* address = nullptr;  // null for an empty file, which cannot be mapped, and for a small one
   std::unique_ptr<std::byte[]> copy;  // of a small file
-  size_t size = 0;     // of what is mapped
+  size_t size = 0;                    // of what is mapped
   size_t skipped = 0;  // mapped in front of the range that was asked for: mappings begin at pages
   std::optional<WatchedMapping> watched;
   // Of a file that lies elsewhere:
@@ -98,7 +98,8 @@ Result<MappedFile> MappedFile::open_range(const std::string& path, uint64_t offs
 }
 
 Result<MappedFile> MappedFile::open_unfetched(const std::string& path) {
-  if (const auto source = file_source(path)) return open_remote(source.get(), path, {0, kAll, false});
+  if (const auto source = file_source(path))
+    return open_remote(source.get(), path, {0, kAll, false});
   return open(path);
 }
 
@@ -111,7 +112,8 @@ Status MappedFile::fetch(uint64_t offset, uint64_t size_bytes) const {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  if (const auto source = file_source(path)) return open_remote(source.get(), path, {0, kAll, true});
+  if (const auto source = file_source(path))
+    return open_remote(source.get(), path, {0, kAll, true});
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return fail(errno_error(errno, "open", path));
   struct stat info{};
@@ -157,7 +159,8 @@ ByteSpan MappedFile::bytes() const {
     whole = {static_cast<const std::byte*>(mapping_->address), mapping_->size};
     whole = whole.subspan(mapping_->skipped);
   }
-  return whole.subspan(range_.offset, std::min<uint64_t>(range_.size_bytes, whole.size() - range_.offset));
+  return whole.subspan(range_.offset,
+                       std::min<uint64_t>(range_.size_bytes, whole.size() - range_.offset));
 }
 
 const std::string& MappedFile::path() const {

@@ -60,8 +60,8 @@ Status PythonProcess::start(std::string script, std::span<const int> files) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const int result = ::posix_spawnp(&process_, words[0].c_str(), &actions, nullptr,
-                                    arguments.data(), environ);
+  const int result =
+      ::posix_spawnp(&process_, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (result == 0) return {};
   process_ = -1;
@@ -70,7 +70,8 @@ Status PythonProcess::start(std::string script, std::span<const int> files) {
 
 Status PythonProcess::send(std::string_view line) {
   while (!line.empty()) {
-    const ssize_t sent = socket_ ? ::send(socket_->get(), line.data(), line.size(), MSG_NOSIGNAL) : -1;
+    const ssize_t sent =
+        socket_ ? ::send(socket_->get(), line.data(), line.size(), MSG_NOSIGNAL) : -1;
     if (sent < 0 && socket_ && errno == EINTR) continue;
     if (sent <= 0) return fail(Errc::Io, ended_sentence());
     line.remove_prefix(static_cast<size_t>(sent));
@@ -93,12 +94,11 @@ Result<std::optional<std::string>> PythonProcess::receive(std::chrono::milliseco
       kill();
       return fail(Errc::TooLarge, "the Python process gave an answer that is too long");
     }
+    if (!socket_) return fail(Errc::Io, ended_sentence());
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd wait{socket_ ? socket_->get() : -1, POLLIN, 0};
-    if (!socket_) return fail(Errc::Io, ended_sentence());
-    const int ready =
-        left <= 0 ? 0 : ::poll(&wait, 1, static_cast<int>(std::min<int64_t>(left, INT_MAX)));
+    pollfd wait{socket_->get(), POLLIN, 0};
+    const int ready = ::poll(&wait, 1, static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX)));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return std::nullopt;
     char block[65536];

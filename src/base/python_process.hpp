@@ -16,7 +16,8 @@
 namespace assay {
 
 /// Which interpreter: base/python_program.hpp. The process ends when this object does, and has to
-/// end by itself when its side of the socket does. One thread sends and one receives at a time.
+/// end by itself when its side of the socket does. For one thread
+/// at a time.
 class PythonProcess {
  public:
   PythonProcess() = default;
@@ -36,6 +37,8 @@ class PythonProcess {
   /// errors   Io (the process ended) | TooLarge (more than `max_bytes`; the process was ended)
   [[nodiscard]] Result<std::optional<std::string>> receive(std::chrono::milliseconds patience,
                                                            size_t max_bytes);
+  /// Of the socket, for those who wait for several things; -1 when there is none.
+  [[nodiscard]] int descriptor() const { return socket_ ? socket_->get() : -1; }
   /// Ends it at once.
   void kill();
 
@@ -46,7 +49,7 @@ class PythonProcess {
   int wait_or_kill();
 
   std::optional<FileDescriptor> socket_;
-  std::string buffer_;    // received, not yet a line
+  std::string buffer_;   // received, not yet a line
   size_t searched_ = 0;  // of it, without a line feed
   pid_t process_ = -1;
 };

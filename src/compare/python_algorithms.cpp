@@ -24,9 +24,9 @@ namespace {
 
 using nlohmann::json;
 constexpr int kDefaultTimeoutSeconds = 600;
-constexpr int kMaxFailures = 3;                      // in a row; then no further process is started
-constexpr size_t kMaxAnswerBytes = 1 << 20;          // an answer is one number and one sentence
-constexpr int64_t kBlockValues = 65536;              // converted and written at a time
+constexpr int kMaxFailures = 3;              // in a row; then no further process is started
+constexpr size_t kMaxAnswerBytes = 1 << 20;  // an answer is one number and one sentence
+constexpr int64_t kBlockValues = 65536;      // converted and written at a time
 
 int timeout_seconds() {
   const char* named = std::getenv("ASSAY_ALGORITHM_TIMEOUT");
