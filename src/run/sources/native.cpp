@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/file_source.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "run/folder.hpp"
@@ -15,8 +16,6 @@
 #include "run/payload_check.hpp"
 #include "run/records_line.hpp"
 #include "run/sources/sources.hpp"
-
-#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -82,9 +81,8 @@ class StepFiles {
       if (entry.name.find(".tmp") != std::string::npos) run->coverage.complete = false;
       State state;
       if (entry.kind == FolderEntry::Kind::File) {
-        struct stat info{};
-        if (::stat(entry.path.c_str(), &info) == 0)
-          state.size_bytes = static_cast<uint64_t>(info.st_size);
+        if (const Result<FileFacts> facts = file_facts(entry.path))
+          state.size_bytes = facts->size_bytes;
       } else {
         state.problem = entry.kind == FolderEntry::Kind::Folder ? "is a folder" : entry.problem;
       }
