@@ -7,7 +7,7 @@
 # Wheels put it into the package, beside the modules. The command looks for it from <prefix>/bin in the places that pip has for
 # packages, the last one that of `pip install --target`.
 function(assay_add_offline_library)
-  set(modules base tensor stats measure formats topology run pair reference compare opcheck locate repeat engines report vendor cli)
+  set(modules base tensor stats remote measure formats topology run pair reference compare opcheck locate repeat engines report vendor cli)
   list(TRANSFORM modules PREPEND assay_)
   set(exports ${PROJECT_SOURCE_DIR}/cmake/offline_library.map)
   list(JOIN modules "," joined)

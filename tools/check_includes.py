@@ -19,6 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "tensor": {"base"},
     "stats": _CORE,
     "measure": _CORE | {"stats"},
+    "remote": _CORE | {"stats"},
     "formats": _CORE | {"stats"},
     "topology": _CORE | {"formats"},
     "reference": _CORE,
@@ -51,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "engines",
         "report",
         "vendor",
+        "remote",
     },
     "python": _CORE
     | {
@@ -68,6 +70,7 @@ ALLOWED: dict[str, set[str]] = {
         "engines",
         "report",
         "vendor",
+        "remote",
     },
 }
 # Rooms of a module, in the order in which data passes through them: each may include those before it, none beside it.

@@ -50,6 +50,7 @@ struct Watch {
   std::atomic<size_t> slot_count{0};
   std::vector<Slot*> free_slots;
   std::vector<Change> changes;  // of mappings that are gone
+  std::vector<Error> failures;  // see note_failed_reading()
   uint64_t next_serial = 1;
   size_t live = 0;
   std::atomic<uint64_t> damages{0};
@@ -243,10 +244,27 @@ ReadingScope::ReadingScope() {
   const std::lock_guard lock(all.mutex);
   first_change_ = all.changes.size();
   first_serial_ = all.next_serial;
+  first_failure_ = all.failures.size();
   first_damage_ = all.damages.load() + 1;
 }
 
+Status ReadingScope::take_failure() const {
+  Watch& all = watch();
+  const std::lock_guard lock(all.mutex);
+  if (all.failures.size() <= first_failure_) return {};
+  Error first = all.failures[first_failure_];
+  all.failures.resize(first_failure_);
+  return fail(std::move(first));
+}
+
+void note_failed_reading(const Error& error) {
+  Watch& all = watch();
+  const std::lock_guard lock(all.mutex);
+  all.failures.push_back(error);
+}
+
 Status ReadingScope::finish() const {
+  ASSAY_TRY_STATUS(take_failure());
   Watch& all = watch();
   const std::lock_guard lock(all.mutex);
   for (size_t i = first_change_; i < all.changes.size(); ++i) {

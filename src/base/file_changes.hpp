@@ -29,19 +29,27 @@ class WatchedMapping {
 };
 
 /// Ends with an error when a file that was mapped since the object was made changed meanwhile, or
-/// when any mapping was read where its file has no bytes any more. Readers in other threads count,
-/// too: which one read zeros is not known.
+/// when any mapping was read where its file has no bytes any more, or when a part of a file could
+/// not be brought to this machine. Readers in other threads count, too: which one read zeros is not
+/// known.
 class ReadingScope {
  public:
   ReadingScope();
-  /// errors   Io "the file was changed while it was read"
+  /// errors   Io "the file was changed while it was read" | of take_failure()
   [[nodiscard]] Status finish() const;
+  /// The first failure that was noted since; it and later ones are told only once.
+  [[nodiscard]] Status take_failure() const;
 
  private:
+  size_t first_failure_;
   size_t first_change_;
   uint64_t first_serial_;
   uint64_t first_damage_;
 };
+
+/// A file that is there could not be read, for a reason that says nothing about the file: readers
+/// may take the run that it belongs to for damaged.
+void note_failed_reading(const Error& error);
 
 /// The same question about the mapping that holds these bytes; bytes from elsewhere are never
 /// changed. One relaxed load as long as nothing was.

@@ -6,10 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "base/file_changes.hpp"
+#include "base/file_source.hpp"
 
 namespace assay {
 
@@ -17,8 +21,13 @@ struct MappedFile::Mapping {
   std::string path;
   void* address = nullptr;  // null for an empty file, which cannot be mapped, and for a small one
   std::unique_ptr<std::byte[]> copy;  // of a small file
-  size_t size = 0;
+  size_t size = 0;                    // of what is mapped
+  size_t skipped = 0;  // mapped in front of the range that was asked for: mappings begin at pages
   std::optional<WatchedMapping> watched;
+  // Of a file that lies elsewhere:
+  std::shared_ptr<PartialFile> remote;
+  std::mutex mutex;
+  std::vector<std::shared_ptr<const void>> fetched;
   Mapping() = default;
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -34,12 +43,13 @@ namespace {
 // less.
 constexpr size_t kCopiedBytes = 32768;
 
-/// The whole file, or nothing when it is not of that size (any more).
-std::unique_ptr<std::byte[]> read_all(int fd, size_t size) {
+/// That many bytes from `offset` on, or nothing when the file ends before (by now).
+std::unique_ptr<std::byte[]> read_all(int fd, size_t size, uint64_t offset = 0) {
   std::unique_ptr<std::byte[]> bytes(new std::byte[size]);
   size_t done = 0;
   while (done < size) {
-    const ssize_t count = ::pread(fd, bytes.get() + done, size - done, static_cast<off_t>(done));
+    const ssize_t count =
+        ::pread(fd, bytes.get() + done, size - done, static_cast<off_t>(offset + done));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return nullptr;
     done += static_cast<size_t>(count);
@@ -49,7 +59,61 @@ std::unique_ptr<std::byte[]> read_all(int fd, size_t size) {
 
 }  // namespace
 
+Result<MappedFile> MappedFile::open_remote(FileSource* source, const std::string& path,
+                                           Range wanted) {
+  ASSAY_TRY(std::shared_ptr<PartialFile> remote, source->open(path));
+  auto mapping = std::make_shared<Mapping>();
+  mapping->path = path;
+  const uint64_t size = remote->size_bytes();
+  const uint64_t offset = std::min(wanted.offset, size);
+  const uint64_t length = std::min(wanted.size_bytes, size - offset);
+  if (wanted.is_fetched) {
+    ASSAY_TRY(std::shared_ptr<const void> fetched, remote->fetch(offset, length));
+    if (length <= kCopiedBytes) mapping->copy = read_all(remote->descriptor(), length, offset);
+    if (mapping->copy == nullptr) mapping->fetched.push_back(std::move(fetched));
+  }
+  mapping->size = length;
+  if (length > 0 && mapping->copy == nullptr) {
+    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    mapping->skipped = offset % page;
+    mapping->size += mapping->skipped;
+    void* address = ::mmap(nullptr, mapping->size, PROT_READ, MAP_SHARED, remote->descriptor(),
+                           static_cast<off_t>(offset - mapping->skipped));
+    if (address == MAP_FAILED) return fail(errno_error(errno, "map", path));
+    mapping->address = address;
+  }
+  mapping->remote = std::move(remote);
+  MappedFile file;
+  file.mapping_ = std::move(mapping);
+  return file;
+}
+
+Result<MappedFile> MappedFile::open_range(const std::string& path, uint64_t offset,
+                                          uint64_t size_bytes) {
+  if (const auto source = file_source(path))
+    return open_remote(source.get(), path, {offset, size_bytes, true});
+  ASSAY_TRY(MappedFile file, open(path));
+  file.range_ = {std::min<uint64_t>(offset, file.bytes().size()), size_bytes, true};
+  return file;
+}
+
+Result<MappedFile> MappedFile::open_unfetched(const std::string& path) {
+  if (const auto source = file_source(path))
+    return open_remote(source.get(), path, {0, kAll, false});
+  return open(path);
+}
+
+Status MappedFile::fetch(uint64_t offset, uint64_t size_bytes) const {
+  if (!mapping_ || mapping_->remote == nullptr || mapping_->copy != nullptr) return {};
+  ASSAY_TRY(std::shared_ptr<const void> fetched, mapping_->remote->fetch(offset, size_bytes));
+  const std::lock_guard lock(mapping_->mutex);
+  mapping_->fetched.push_back(std::move(fetched));
+  return {};
+}
+
 Result<MappedFile> MappedFile::open(const std::string& path) {
+  if (const auto source = file_source(path))
+    return open_remote(source.get(), path, {0, kAll, true});
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return fail(errno_error(errno, "open", path));
   struct stat info{};
@@ -88,9 +152,15 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 
 ByteSpan MappedFile::bytes() const {
   if (!mapping_) return {};
-  if (mapping_->copy != nullptr) return {mapping_->copy.get(), mapping_->size};
-  if (mapping_->address == nullptr) return {};
-  return {static_cast<const std::byte*>(mapping_->address), mapping_->size};
+  ByteSpan whole;
+  if (mapping_->copy != nullptr) {
+    whole = {mapping_->copy.get(), mapping_->size};
+  } else if (mapping_->address != nullptr) {
+    whole = {static_cast<const std::byte*>(mapping_->address), mapping_->size};
+    whole = whole.subspan(mapping_->skipped);
+  }
+  return whole.subspan(range_.offset,
+                       std::min<uint64_t>(range_.size_bytes, whole.size() - range_.offset));
 }
 
 const std::string& MappedFile::path() const {

@@ -4,6 +4,7 @@
 // threads.
 #pragma once
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,15 @@ class MappedFile {
   MappedFile() = default;
   /// errors  NotFound | Permission | Io | Unsupported (not a regular file)
   [[nodiscard]] static Result<MappedFile> open(const std::string& path);
+  /// A part of a file, which alone is what `bytes()` gives; cut at the end of the file. Of a file
+  /// that lies elsewhere (base/file_source.hpp) only this part is brought here.
+  [[nodiscard]] static Result<MappedFile> open_range(const std::string& path, uint64_t offset,
+                                                     uint64_t size_bytes);
+  /// Of a file that lies elsewhere nothing is brought here before fetch(): until then its bytes are
+  /// zeros. Any other file is simply open.
+  [[nodiscard]] static Result<MappedFile> open_unfetched(const std::string& path);
+  /// Brings a part of it here, which stays until the last copy of the object is gone.
+  [[nodiscard]] Status fetch(uint64_t offset, uint64_t size_bytes) const;
 
   [[nodiscard]] ByteSpan bytes() const;
   [[nodiscard]] const std::string& path() const;
@@ -42,7 +52,16 @@ class MappedFile {
 
  private:
   struct Mapping;
-  std::shared_ptr<const Mapping> mapping_;
+  static constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+  struct Range {
+    uint64_t offset = 0;
+    uint64_t size_bytes = kAll;
+    bool is_fetched = true;
+  };
+  static Result<MappedFile> open_remote(class FileSource* source, const std::string& path,
+                                        Range wanted);
+  std::shared_ptr<Mapping> mapping_;
+  Range range_;  // within the mapping
 };
 
 }  // namespace assay

@@ -3,9 +3,12 @@
 
 #include <sys/stat.h>
 
+#include "base/file_source.hpp"
+
 namespace assay {
 
 bool exists(const std::string& path) {
+  if (const auto source = file_source(path)) return source->facts(path).has_value();
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0;
 }

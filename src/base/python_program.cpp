@@ -5,6 +5,7 @@
 
 #include <climits>
 #include <cstdlib>
+#include <utility>
 
 namespace assay {
 namespace {
@@ -18,11 +19,19 @@ std::string folder_of_program() {
   return path.substr(0, path.rfind('/') + 1);
 }
 
+std::string& own_python() {
+  static std::string path;
+  return path;
+}
+
 }  // namespace
+
+void use_python_program(std::string path) { own_python() = std::move(path); }
 
 std::string python_program() {
   if (const char* named = std::getenv("ASSAY_PYTHON"); named != nullptr && *named != '\0')
     return named;
+  if (!own_python().empty()) return own_python();
   const std::string folder = folder_of_program();
   if (!folder.empty() && ::access((folder + "python3").c_str(), X_OK) == 0)
     return folder + "python3";

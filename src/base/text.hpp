@@ -39,6 +39,8 @@ namespace assay {
 
 /// 1234567 -> "1.2 MB" (powers of 1000).
 [[nodiscard]] std::string human_bytes(uint64_t size_bytes);
+/// "512MiB", "20GB", "1000": what a user typed; nothing when it is no size, or larger than any.
+[[nodiscard]] std::optional<uint64_t> parse_size_bytes(std::string_view text);
 /// "1 weight", "3 weights", "2 processes"
 [[nodiscard]] std::string counted(uint64_t count, std::string_view noun);
 

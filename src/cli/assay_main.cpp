@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/msit_main.hpp"
+#include "remote/remote_files.hpp"
 
 namespace assay::cli {
 namespace {
@@ -41,6 +42,7 @@ int run_on_finished_files(const Command& command, const Words& words) {
 int assay_main(int argc, char** argv) {
   end_process_on_changed_file(kUsageOrInput);
   remove_temporary_files_on_signals();
+  remote::register_remote_files();
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
   Words words(argv + std::min(argc, 1), argv + argc);
   // `assay llm dump` is `assay dump`: what fingers used to the old names type.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/checkpoint.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <iterator>
 
+#include "base/file_source.hpp"
 #include "base/shell_words.hpp"
 
 namespace assay::cli {
@@ -15,8 +14,8 @@ constexpr const char* kCheckpointFiles[] = {"model.safetensors", "model.safetens
                                             "pytorch_model.bin", "pytorch_model.bin.index.json"};
 
 bool is_file(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  const Result<FileFacts> facts = file_facts(path);
+  return facts && facts->kind == FileFacts::Kind::File;
 }
 
 // What -w takes: the path itself, or the folder around a file of a checkpoint; empty when it

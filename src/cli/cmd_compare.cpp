@@ -224,22 +224,7 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
 }
 
 Result<uint64_t> parse_bytes(std::string_view text) {
-  const size_t unit_start = std::min(text.find_first_not_of("0123456789"), text.size());
-  const std::optional<uint64_t> number = parse_number<uint64_t>(text.substr(0, unit_start));
-  struct Unit {
-    std::string_view name;
-    uint64_t bytes;
-  };
-  constexpr Unit kUnits[] = {{"", 1},         {"B", 1},         {"k", 1000},    {"kB", 1000},
-                             {"KB", 1000},    {"K", 1024},      {"KiB", 1024},  {"M", 1 << 20},
-                             {"MB", 1000000}, {"MiB", 1 << 20}, {"G", 1 << 30}, {"GB", 1000000000},
-                             {"GiB", 1 << 30}};
-  for (const Unit& unit : kUnits) {
-    if (!number || unit.name != text.substr(unit_start)) continue;
-    uint64_t bytes = 0;
-    if (mul_overflows(*number, unit.bytes, &bytes)) break;
-    return bytes;
-  }
+  if (const std::optional<uint64_t> bytes = parse_size_bytes(text)) return *bytes;
   return fail(Errc::Usage, quoted(text) + " is no size; expected for example 512MiB");
 }
 

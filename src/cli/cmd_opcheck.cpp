@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/file_source.hpp"
 #include "base/numbers.hpp"
 #include "base/shell_words.hpp"
 #include "base/text.hpp"
@@ -38,19 +39,21 @@ namespace {
 
 std::string input_problem(std::string_view text) {
   const std::string path(text);
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return "Input path not found: " + path;
-  if (!S_ISDIR(info.st_mode)) return "Input path is not a directory: " + path;
-  if (::access(path.c_str(), R_OK | X_OK) != 0) return "Input path is not readable: " + path;
+  const Result<FileFacts> facts = file_facts(path);
+  if (!facts) return "Input path not found: " + path;
+  if (facts->kind != FileFacts::Kind::Folder) return "Input path is not a directory: " + path;
+  if (!is_url(path) && ::access(path.c_str(), R_OK | X_OK) != 0)
+    return "Input path is not readable: " + path;
   return {};
 }
 
 std::string csv_problem(std::string_view text) {
   const std::string path(text);
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return "csv file not found: " + path;
-  if (!S_ISREG(info.st_mode)) return "csv path is not a file: " + path;
-  if (::access(path.c_str(), R_OK) != 0) return "csv file is not readable: " + path;
+  const Result<FileFacts> facts = file_facts(path);
+  if (!facts) return "csv file not found: " + path;
+  if (facts->kind != FileFacts::Kind::File) return "csv path is not a file: " + path;
+  if (!is_url(path) && ::access(path.c_str(), R_OK) != 0)
+    return "csv file is not readable: " + path;
   return {};
 }
 

@@ -76,7 +76,11 @@ JsonObject json_of(const Answer& answer, const run::Verification& verified) {
 
 int run_verify(const VerifyRequest& request) {
   const InterruptGuard interrupt_guard;
-  const Result<run::Run> run = run::open_run(request.path);
+  const Result<run::Run> run = until_interrupted([&] { return run::open_run(request.path); });
+  if (!run && interrupted()) {
+    say("interrupted", "not everything was read");
+    return kInterrupted;
+  }
   if (!run)
     return report_failure("verify", run.error(), "assay verify RUN takes what assay show takes",
                           request.json);

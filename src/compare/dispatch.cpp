@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/dispatch.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 
+#include "base/file_changes.hpp"
+#include "base/file_source.hpp"
 #include "compare/weights.hpp"
 #include "pair/torchair.hpp"
 #include "run/fingerprint/fingerprint.hpp"
@@ -19,8 +18,8 @@ namespace {
 using run::Run;
 
 bool is_folder(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  const Result<FileFacts> facts = file_facts(path);
+  return facts && facts->kind == FileFacts::Kind::Folder;
 }
 
 // True when a side has statistics and no tensor at all, so that only statistics can be compared. A
@@ -108,10 +107,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   ComparedPaths out;
   if (is_folder(golden_path) != is_folder(my_path) &&
       !run::is_fingerprint(is_folder(golden_path) ? my_path : golden_path)) {
-    for (const std::string& path : {golden_path, my_path}) {
-      struct stat info{};
-      if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
-    }
+    for (const std::string& path : {golden_path, my_path}) ASSAY_TRY_STATUS(file_facts(path));
     return fail(Errc::WrongKind, "The golden_path and my_path must both be directory or file.");
   }
   ASSAY_TRY(out.golden, run::open_run(golden_path));
@@ -141,7 +137,10 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
                         " has no effect: it needs a tree of modules or operations on both sides");
   }
   note_missing_graph_texts(out.golden, out.mine, &out.notes);
+  const ReadingScope reading;
   ASSAY_TRY(out.comparison, compare_runs(out.golden, out.mine, options));
+  // Rows of what could not be fetched say nothing about the runs.
+  if (is_url(golden_path) || is_url(my_path)) ASSAY_TRY_STATUS(reading.take_failure());
   return out;
 }
 

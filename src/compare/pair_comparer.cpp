@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/pair_comparer.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
 
+#include "base/file_source.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "compare/comparability.hpp"
@@ -230,9 +229,8 @@ uint64_t bytes_of_record(const TensorRecord& record) {
   }
   if (!record.bytes) return 0;
   if (record.bytes->size_bytes > 0) return record.bytes->size_bytes;
-  struct stat info{};
-  if (::stat(record.bytes->file.c_str(), &info) != 0) return 0;
-  return static_cast<uint64_t>(info.st_size);
+  const Result<FileFacts> facts = file_facts(record.bytes->file);
+  return facts ? facts->size_bytes : 0;
 }
 
 }  // namespace
@@ -419,8 +417,8 @@ class PairComparer::Comparer {
                             : std::string(side) + " has no data");
       return false;
     }
-    struct stat info{};
-    if (::stat(record.bytes->file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    const Result<FileFacts> facts = file_facts(record.bytes->file);
+    if (!facts || facts->kind != FileFacts::Kind::File) {
       refuse(std::string(side) + "_data_path: " + record.bytes->file + " is not a file.");
       return false;
     }

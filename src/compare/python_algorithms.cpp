@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/python_algorithms.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -22,23 +15,18 @@
 
 #include "base/file_descriptor.hpp"
 #include "base/numbers.hpp"
-#include "base/python_program.hpp"
+#include "base/python_process.hpp"
 #include "base/temporary_files.hpp"
 #include "tensor/convert.hpp"
-
-extern "C" char** environ;
 
 namespace assay::compare {
 namespace {
 
 using nlohmann::json;
-using Clock = std::chrono::steady_clock;
-
 constexpr int kDefaultTimeoutSeconds = 600;
-constexpr int kMaxFailures = 3;                      // in a row; then no further process is started
-constexpr size_t kMaxAnswerBytes = 1 << 20;          // an answer is one number and one sentence
-constexpr int64_t kBlockValues = 65536;              // converted and written at a time
-constexpr auto kPatience = std::chrono::seconds(2);  // for a process that was told to end
+constexpr int kMaxFailures = 3;              // in a row; then no further process is started
+constexpr size_t kMaxAnswerBytes = 1 << 20;  // an answer is one number and one sentence
+constexpr int64_t kBlockValues = 65536;      // converted and written at a time
 
 int timeout_seconds() {
   const char* named = std::getenv("ASSAY_ALGORITHM_TIMEOUT");
@@ -81,19 +69,12 @@ int64_t value_count(const TensorView& view) {
   return view.element_count() * values_per_element(view.dtype);
 }
 
-std::string exit_text(int status) {
-  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
-  return "exit status " + std::to_string(WEXITSTATUS(status));
-}
-
 }  // namespace
 
 // ---- the process ----
 
 class PythonHost {
  public:
-  ~PythonHost() { stop(); }
-
   /// Loads a function, now and into every later process. Returns its index.
   Result<size_t> load(json request) {
     const std::lock_guard lock(mutex_);
@@ -155,7 +136,7 @@ class PythonHost {
 
   /// Starts a process when none runs, with everything loaded that was.
   Status ensure_running() {
-    if (process_ > 0) return {};
+    if (process_.is_running()) return {};
     ASSAY_TRY_STATUS(start());
     for (const json& request : functions_) ASSAY_TRY_STATUS(load_into_process(request));
     return {};
@@ -168,42 +149,13 @@ class PythonHost {
       ASSAY_TRY(const int mine, open_shared_file());
       mine_file_.emplace(mine);
     }
-    int pair[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-      return fail(errno_error(errno, "create", "a socket pair"));
+    const int files[] = {golden_file_->get(), mine_file_->get()};
+    if (Status started = process_.start(kAlgorithmHost, files); !started) {
+      Error error = started.error();
+      error.message += "; custom algorithms need a Python, name one in ASSAY_PYTHON";
+      return fail(std::move(error));
     }
-    socket_.emplace(pair[0]);
-    const FileDescriptor theirs(pair[1]);
-    buffer_.clear();
-    return spawn(theirs.get());
-  }
-
-  Status spawn(int socket) {
-    // Copies above the numbers that the child gets them as.
-    constexpr int kFirst = 3;
-    constexpr int kAbove = 16;
-    std::array<int, 3> sources = {socket, golden_file_->get(), mine_file_->get()};
-    std::array<std::optional<FileDescriptor>, 3> copies;
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    for (size_t i = 0; i < sources.size(); ++i) {
-      copies[i].emplace(::fcntl(sources[i], F_DUPFD_CLOEXEC, kAbove));
-      ::posix_spawn_file_actions_adddup2(&actions, copies[i]->get(), kFirst + static_cast<int>(i));
-    }
-    std::string interpreter = python_program();
-    std::string script = kAlgorithmHost;
-    std::string options[] = {"-c", "3", "4", "5"};
-    char* arguments[] = {interpreter.data(), options[0].data(), script.data(), options[1].data(),
-                         options[2].data(),  options[3].data(), nullptr};
-    const int result =
-        ::posix_spawnp(&process_, interpreter.c_str(), &actions, nullptr, arguments, environ);
-    ::posix_spawn_file_actions_destroy(&actions);
-    if (result == 0) return {};
-    process_ = -1;
-    Error error = errno_error(result, "start", interpreter);
-    error.message += "; custom algorithms need a Python, name one in ASSAY_PYTHON";
-    return fail(std::move(error));
+    return {};
   }
 
   /// One request and its answer. A process that does not answer is ended.
@@ -216,88 +168,19 @@ class PythonHost {
     json answer = json::parse(*line, nullptr, /*allow_exceptions=*/false);
     if (answer.is_object()) return answer;
     ++failures_;
-    kill_process();
+    process_.kill();
     return fail(Errc::Invalid, "the Python process gave an answer that is none");
   }
 
   Result<std::string> exchange_lines(std::string_view request) {
-    while (!request.empty()) {
-      const ssize_t sent = ::send(socket_->get(), request.data(), request.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent <= 0) return fail(Errc::Io, ended_sentence());
-      request.remove_prefix(static_cast<size_t>(sent));
-    }
+    ASSAY_TRY_STATUS(process_.send(request));
     const int seconds = timeout_seconds();
-    const auto deadline = Clock::now() + std::chrono::seconds(seconds);
-    while (true) {
-      if (const size_t end = buffer_.find('\n'); end != std::string::npos) {
-        std::string line = buffer_.substr(0, end);
-        buffer_.erase(0, end + 1);
-        return line;
-      }
-      if (buffer_.size() > kMaxAnswerBytes) {
-        kill_process();
-        return fail(Errc::TooLarge, "the Python process gave an answer that is too long");
-      }
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      pollfd wait{socket_->get(), POLLIN, 0};
-      const int ready =
-          left <= 0 ? 0 : ::poll(&wait, 1, static_cast<int>(std::min<int64_t>(left, INT_MAX)));
-      if (ready < 0 && errno == EINTR) continue;
-      if (ready <= 0) {
-        kill_process();
-        return fail(Errc::Io, "gave no answer within " + std::to_string(seconds) +
-                                  " s, its Python process was ended");
-      }
-      char block[4096];
-      const ssize_t size = ::recv(socket_->get(), block, sizeof(block), 0);
-      if (size < 0 && errno == EINTR) continue;
-      if (size <= 0) return fail(Errc::Io, ended_sentence());
-      buffer_.append(block, static_cast<size_t>(size));
-    }
-  }
-
-  /// Takes leave of a process that closed its end.
-  std::string ended_sentence() {
-    socket_.reset();
-    const int status = wait_or_kill();
-    return "the Python process ended with " + exit_text(status);
-  }
-
-  void kill_process() {
-    socket_.reset();
-    if (process_ <= 0) return;
-    ::kill(process_, SIGKILL);
-    wait_blocking();
-  }
-
-  void stop() {
-    socket_.reset();  // its loop ends with the stream
-    if (process_ > 0) wait_or_kill();
-  }
-
-  int wait_blocking() {
-    int status = 0;
-    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-    }
-    process_ = -1;
-    return status;
-  }
-
-  int wait_or_kill() {
-    const auto deadline = Clock::now() + kPatience;
-    int status = 0;
-    while (Clock::now() < deadline) {
-      const pid_t done = ::waitpid(process_, &status, WNOHANG);
-      if (done == process_ || (done < 0 && errno != EINTR)) {
-        process_ = -1;
-        return status;
-      }
-      ::poll(nullptr, 0, 1);
-    }
-    ::kill(process_, SIGKILL);
-    return wait_blocking();
+    ASSAY_TRY(std::optional<std::string> line,
+              process_.receive(std::chrono::seconds(seconds), kMaxAnswerBytes));
+    if (line) return *std::move(line);
+    process_.kill();
+    return fail(Errc::Io, "gave no answer within " + std::to_string(seconds) +
+                              " s, its Python process was ended");
   }
 
   std::mutex mutex_;
@@ -305,9 +188,7 @@ class PythonHost {
   // Never shrunk: a function may have kept an array, and reading behind the end of a file is fatal.
   std::optional<FileDescriptor> golden_file_;
   std::optional<FileDescriptor> mine_file_;
-  std::optional<FileDescriptor> socket_;
-  std::string buffer_;  // received, not yet a line
-  pid_t process_ = -1;
+  PythonProcess process_;
   int failures_ = 0;
 };
 

@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "base/file_source.hpp"
+
 namespace assay::compare {
 namespace {
 
@@ -20,7 +22,8 @@ void ResidentFiles::add(const run::Run& run) {
     size = std::max(size, record.bytes->offset + record.bytes->size_bytes);
   }
   for (const auto& [path, size] : sizes) {
-    if (size < kSmallFile || files_.size() >= kMaxFiles) continue;
+    // What lies elsewhere is mapped tensor by tensor.
+    if (size < kSmallFile || files_.size() >= kMaxFiles || is_url(path)) continue;
     Result<std::shared_ptr<const run::Container>> file = run::open_container(std::string(path));
     if (!file) continue;
     ResidentLimit::Watch range = limit_.watch((*file)->bytes());

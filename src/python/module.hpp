@@ -17,6 +17,7 @@ void bind_formats(nanobind::module_& m);
 void bind_run(nanobind::module_& m);
 void bind_compare(nanobind::module_& m);
 void bind_topology(nanobind::module_& m);
+void bind_remote();                       // adds no names
 void bind_opcheck(nanobind::module_& m);  // of assay._opcheck
 void bind_locate(nanobind::module_& m);   // of assay._opcheck
 void bind_repeat(nanobind::module_& m);   // of assay._opcheck

@@ -12,6 +12,7 @@
 
 #include "base/ascii.hpp"
 #include "base/file_changes.hpp"
+#include "base/file_source.hpp"
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "formats/atb_bin.hpp"
@@ -56,13 +57,15 @@ class NpyContainer : public Container {
  public:
   explicit NpyContainer(MappedFile file) : file_(std::move(file)) {}
   Result<std::vector<TensorRecord>> list() const override {
-    ASSAY_TRY(const Tensor array, tensor(""));
+    // Of a file that lies elsewhere the values may not be here yet.
+    ASSAY_TRY(const Tensor array, in_file(file_.path(), formats::read_npy_file(file_)));
     std::vector<TensorRecord> records = {member_record(file_.path(), "")};
     set_header(array.view, &records[0]);
     return records;
   }
   Result<Tensor> tensor(const std::string& member) const override {
     if (!member.empty()) return fail(no_member(file_.path(), member));
+    ASSAY_TRY_STATUS(file_.fetch(0, file_.bytes().size()));
     return in_file(file_.path(), formats::read_npy_file(file_));
   }
   ByteSpan bytes() const override { return file_.bytes(); }
@@ -167,6 +170,7 @@ class SafetensorsContainer : public Container {
     const formats::SafetensorsEntry* entry = content_->find(member);
     if (member.empty() && content_->entries.size() == 1) entry = &content_->entries[0];
     if (entry == nullptr) return fail(no_member(file_.path(), member));
+    ASSAY_TRY_STATUS(file_.fetch(entry->file_offset, entry->view.storage.size()));
     return Tensor{entry->view, std::make_shared<const MappedFile>(file_)};
   }
   ByteSpan bytes() const override { return file_.bytes(); }
@@ -179,8 +183,7 @@ class SafetensorsContainer : public Container {
 /// A model in a GGUF file. Block types are listed as the float32 values they are decoded to.
 class GgufContainer : public Container {
  public:
-  explicit GgufContainer(MappedFile file)
-      : file_(std::move(file)), content_(formats::read_gguf_file(file_)) {
+  explicit GgufContainer(MappedFile file) : file_(std::move(file)), content_(read_header(file_)) {
     if (!content_) return;
     for (size_t i = 0; i < content_->tensors.size(); ++i)
       index_.emplace(content_->tensors[i].name, i);
@@ -209,6 +212,7 @@ class GgufContainer : public Container {
         found == index_.end() ? nullptr : &content_->tensors[found->second];
     if (member.empty() && content_->tensors.size() == 1) tensor = &content_->tensors[0];
     if (tensor == nullptr) return fail(no_member(file_.path(), member));
+    ASSAY_TRY_STATUS(file_.fetch(tensor->file_offset, tensor->bytes.size()));
     return in_file(file_.path(), formats::gguf_tensor(*content_, *tensor));
   }
   ByteSpan bytes() const override { return file_.bytes(); }
@@ -223,6 +227,19 @@ class GgufContainer : public Container {
   }
 
  private:
+  /// How long the header is nobody knows before it was read: more and more of a file that lies
+  /// elsewhere is brought here until its header makes sense.
+  static Result<formats::Gguf> read_header(const MappedFile& file) {
+    const uint64_t size = file.bytes().size();
+    for (uint64_t here = kFirstHeadBytes;; here *= 2) {
+      ASSAY_TRY_STATUS(file.fetch(0, std::min(here, size)));
+      Result<formats::Gguf> content = formats::read_gguf_file(file);
+      if (here >= size || !is_url(file.path()) || (content && content->data_offset <= here))
+        return content;
+    }
+  }
+
+  static constexpr uint64_t kFirstHeadBytes = uint64_t{1} << 20;
   // Enough for what a list says of each layer; vocabularies are cut.
   static constexpr size_t kMaxShownElements = 128;
   MappedFile file_;
@@ -439,12 +456,59 @@ std::shared_ptr<const Container> make_container(MappedFile file) {
 
 /// What tells one content of a path from the next.
 struct FileIdentity {
-  dev_t device;
-  ino_t inode;
-  off_t size;
-  int64_t modified_ns;
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = 0;
+  int64_t modified_ns = 0;
+  std::string version;  // of a file that lies elsewhere
   bool operator==(const FileIdentity&) const = default;
 };
+
+Result<FileIdentity> identity_of(const std::string& path) {
+  if (is_url(path)) {
+    ASSAY_TRY(const FileFacts facts, file_facts(path));
+    return FileIdentity{
+        .size = static_cast<off_t>(facts.size_bytes),
+        .modified_ns = facts.modified_ns,
+        .version = facts.version,
+    };
+  }
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
+  return FileIdentity{info.st_dev,
+                      info.st_ino,
+                      info.st_size,
+                      int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
+                      {}};
+}
+
+// Enough for the headers of most formats: one block of the cache of remote files.
+constexpr uint64_t kHeadBytes = uint64_t{1} << 20;
+
+/// Of a file that lies elsewhere, what its directory of members is in; of a format that has it in
+/// several places everything.
+Result<MappedFile> open_with_head(const std::string& path) {
+  ASSAY_TRY(MappedFile file, MappedFile::open_unfetched(path));
+  if (!is_url(path)) return file;
+  ASSAY_TRY_STATUS(file.fetch(0, kHeadBytes));
+  const ByteSpan bytes = file.bytes();
+  switch (formats::detect_file(bytes.first(std::min<uint64_t>(bytes.size(), kHeadBytes)), path)) {
+    case FileKind::Npy:
+    case FileKind::Gguf:  // their containers fetch what they need
+      return file;
+    case FileKind::Safetensors:
+      // u64 length of the header, then the header
+      if (bytes.size() > sizeof(uint64_t)) {
+        const uint64_t length =
+            std::min(load<uint64_t>(bytes.data()), formats::kMaxSafetensorsHeaderBytes);
+        ASSAY_TRY_STATUS(file.fetch(0, sizeof(uint64_t) + length));
+      }
+      return file;
+    default:
+      ASSAY_TRY_STATUS(file.fetch(0, bytes.size()));
+      return file;
+  }
+}
 
 struct CachedFile {
   std::string path;
@@ -502,15 +566,12 @@ Cache& cache() {
 }  // namespace
 
 Result<std::shared_ptr<const Container>> open_container(const std::string& path) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
-  const FileIdentity identity{info.st_dev, info.st_ino, info.st_size,
-                              int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  ASSAY_TRY(const FileIdentity identity, identity_of(path));
   // One that was found shorter shows zeros for good; the file may be whole again.
   if (std::shared_ptr<const Container> known = cache().find(path, identity);
       known && check_unchanged(known->bytes()))
     return known;
-  ASSAY_TRY(MappedFile file, MappedFile::open(path));
+  ASSAY_TRY(MappedFile file, open_with_head(path));
   std::shared_ptr<const Container> container = make_container(std::move(file));
   cache().insert({path, identity, container});
   return container;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/detect.hpp"
 
-#include <sys/stat.h>
-#include <cerrno>
-
+#include "base/file_source.hpp"
 #include "run/sources/graphs_json.hpp"
 #include "run/sources/sources.hpp"
 
 namespace assay::run {
 
 Result<Run> detect_and_read(const std::string& path) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
+  if (const auto source = file_source(path)) ASSAY_TRY_STATUS(source->prepare(path));
+  ASSAY_TRY_STATUS(file_facts(path));
   // From the most to the least specific: a native run is also a folder with tensor files in it, and
   // runs of msprobe and transformers may be named by their lists.
   for (const auto source :

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/file_source.hpp"
 #include "run/natural_sort.hpp"
 
 namespace assay::run {
@@ -65,7 +66,51 @@ void classify(unsigned char type, const std::string& boundary, FolderEntry* entr
 
 }  // namespace
 
+namespace {
+
+void sort_naturally(std::vector<FolderEntry>* entries) {
+  std::sort(entries->begin(), entries->end(), [](const FolderEntry& a, const FolderEntry& b) {
+    return natural_less(a.name, b.name);
+  });
+}
+
+FolderEntry::Kind kind_of(FileFacts::Kind kind) {
+  switch (kind) {
+    case FileFacts::Kind::File:
+      return FolderEntry::Kind::File;
+    case FileFacts::Kind::Folder:
+      return FolderEntry::Kind::Folder;
+    case FileFacts::Kind::Unusable:
+      break;
+  }
+  return FolderEntry::Kind::Unusable;
+}
+
+Result<std::vector<FolderEntry>> list_elsewhere(FileSource* source, const std::string& path) {
+  ASSAY_TRY(std::vector<ListedFile> listed, source->list(path));
+  std::vector<FolderEntry> entries;
+  entries.reserve(listed.size());
+  for (ListedFile& one : listed) {
+    FolderEntry entry;
+    entry.path = join_path(path, one.name);
+    entry.name = std::move(one.name);
+    entry.kind = kind_of(one.facts.kind);
+    entry.problem = std::move(one.facts.problem);
+    entries.push_back(std::move(entry));
+  }
+  sort_naturally(&entries);
+  return entries;
+}
+
+bool is_kind(const std::string& path, FileFacts::Kind kind) {
+  const Result<FileFacts> facts = file_facts(path);
+  return facts && facts->kind == kind;
+}
+
+}  // namespace
+
 Result<std::vector<FolderEntry>> list_folder(const std::string& path, const std::string& boundary) {
+  if (const auto source = file_source(path)) return list_elsewhere(source.get(), path);
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), &::closedir);
   if (!folder) return fail(errno_error(errno, "list folder", path));
   std::vector<FolderEntry> entries;
@@ -82,13 +127,15 @@ Result<std::vector<FolderEntry>> list_folder(const std::string& path, const std:
     entries.push_back(std::move(entry));
   }
   if (errno != 0) return fail(errno_error(errno, "list folder", path));
-  std::sort(entries.begin(), entries.end(), [](const FolderEntry& a, const FolderEntry& b) {
-    return natural_less(a.name, b.name);
-  });
+  sort_naturally(&entries);
   return entries;
 }
 
 std::string real_path(const std::string& path) {
+  if (const auto source = file_source(path)) {
+    std::string url = normal_url(path);
+    return source->facts(url) ? url : std::string();
+  }
   const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(path.c_str(), nullptr), &::free);
   return resolved ? std::string(resolved.get()) : std::string();
 }
@@ -98,15 +145,9 @@ bool is_inside(std::string_view path, std::string_view folder) {
   return path.size() == folder.size() || folder.ends_with('/') || path[folder.size()] == '/';
 }
 
-bool is_folder(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
+bool is_folder(const std::string& path) { return is_kind(path, FileFacts::Kind::Folder); }
 
-bool is_file(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
+bool is_file(const std::string& path) { return is_kind(path, FileFacts::Kind::File); }
 
 std::string base_name(std::string_view path) {
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);

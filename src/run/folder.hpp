@@ -26,7 +26,7 @@ struct FolderEntry {
 [[nodiscard]] Result<std::vector<FolderEntry>> list_folder(const std::string& path,
                                                            const std::string& boundary);
 
-/// realpath(3), or an empty string when the path cannot be resolved.
+/// realpath(3), of a URL (base/file_source.hpp) the same without "." and "..", or an empty string when the path cannot be resolved.
 [[nodiscard]] std::string real_path(const std::string& path);
 /// True when `path`, both resolved, is `folder` or below it.
 [[nodiscard]] bool is_inside(std::string_view path, std::string_view folder);

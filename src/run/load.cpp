@@ -6,6 +6,8 @@
 
 #include <memory>
 
+#include "base/file_source.hpp"
+#include "base/mapped_file.hpp"
 #include "run/container.hpp"
 #include "run/payload_check.hpp"
 #include "run/run.hpp"
@@ -23,21 +25,38 @@ Result<Tensor> payload_tensor(const TensorRecord& record, ByteSpan bytes,
   return Tensor{view, std::move(owner)};
 }
 
-Result<Tensor> raw_tensor(const TensorRecord& record,
-                          const std::shared_ptr<const Container>& container) {
+Status check_place(const TensorRecord& record, uint64_t file_bytes) {
   const ByteLocation& location = *record.bytes;
   if (!record.dtype || !record.shape) {
     return fail(Errc::Invalid, "the record has no dtype or shape", location.offset);
   }
-  const ByteSpan file = container->bytes();
   uint64_t end = 0;
-  if (add_overflows(location.offset, location.size_bytes, &end) || end > file.size()) {
+  if (add_overflows(location.offset, location.size_bytes, &end) || end > file_bytes) {
     return fail(Errc::Truncated,
                 "the record says " + std::to_string(location.size_bytes) +
-                    " bytes, the file ends at " + std::to_string(file.size()),
+                    " bytes, the file ends at " + std::to_string(file_bytes),
                 location.offset);
   }
-  return payload_tensor(record, file.subspan(location.offset, location.size_bytes), container);
+  return {};
+}
+
+Result<Tensor> raw_tensor(const TensorRecord& record,
+                          const std::shared_ptr<const Container>& container) {
+  const ByteSpan file = container->bytes();
+  ASSAY_TRY_STATUS(check_place(record, file.size()));
+  return payload_tensor(record, file.subspan(record.bytes->offset, record.bytes->size_bytes),
+                        container);
+}
+
+/// Of a file that lies elsewhere: only the tensor itself is brought here.
+Result<Tensor> raw_tensor_elsewhere(const TensorRecord& record) {
+  const ByteLocation& location = *record.bytes;
+  ASSAY_TRY(const FileFacts facts, file_facts(location.file));
+  ASSAY_TRY_STATUS(check_place(record, facts.size_bytes));
+  ASSAY_TRY(MappedFile range,
+            MappedFile::open_range(location.file, location.offset, location.size_bytes));
+  const ByteSpan bytes = range.bytes();
+  return payload_tensor(record, bytes, std::make_shared<const MappedFile>(std::move(range)));
 }
 
 // A tensor that ends this near to the start of its file is read: that costs less than a mapping, or
@@ -48,7 +67,8 @@ constexpr uint64_t kReadBytes = 32768;
 std::shared_ptr<const std::byte[]> read_small(const ByteLocation& location) {
   uint64_t end = 0;
   if (!location.raw || location.size_bytes == 0 ||
-      add_overflows(location.offset, location.size_bytes, &end) || end > kReadBytes)
+      add_overflows(location.offset, location.size_bytes, &end) || end > kReadBytes ||
+      is_url(location.file))
     return nullptr;
   const int fd = ::open(location.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return nullptr;
@@ -83,6 +103,8 @@ Result<Tensor> load_unchecked(const TensorRecord& record) {
       return in_file(record.bytes->file, payload_tensor(record, bytes, small));
     }
   }
+  if (record.bytes->raw && is_url(record.bytes->file))
+    return in_file(record.bytes->file, raw_tensor_elsewhere(record));
   // Whatever kept us from reading it, the container says what is wrong.
   ASSAY_TRY(const std::shared_ptr<const Container> container, open_container(record.bytes->file));
   if (record.bytes->raw) return in_file(record.bytes->file, raw_tensor(record, container));

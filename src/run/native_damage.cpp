@@ -12,6 +12,8 @@
 
 #include "base/bytes.hpp"
 #include "base/file_descriptor.hpp"
+#include "base/file_source.hpp"
+#include "base/mapped_file.hpp"
 #include "run/folder.hpp"
 
 namespace assay::run {
@@ -142,9 +144,23 @@ class RankFiles {
   std::vector<FolderEntry> entries_;
 };
 
+StepFileHead head_of(std::string_view bytes, uint64_t file_bytes) {
+  StepFileHead head;
+  head.file_bytes = file_bytes;
+  if (bytes.size() <= 8) return head;
+  head.header_bytes = 8 + load<uint64_t>(bytes.data());
+  static_cast<native::StepMetadata&>(head) = native::read_step_metadata(bytes.substr(8));
+  return head;
+}
+
 }  // namespace
 
 Result<StepFileHead> read_step_file_head(const std::string& path) {
+  if (is_url(path)) {
+    ASSAY_TRY(const FileFacts facts, file_facts(path));
+    ASSAY_TRY(const MappedFile head, MappedFile::open_range(path, 0, kHeadBytes));
+    return head_of(as_text(head.bytes()), facts.size_bytes);
+  }
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info{};
   if (file.get() < 0 || ::fstat(file.get(), &info) != 0)
@@ -152,13 +168,8 @@ Result<StepFileHead> read_step_file_head(const std::string& path) {
   std::array<char, kHeadBytes> bytes{};
   const ssize_t count = ::pread(file.get(), bytes.data(), bytes.size(), 0);
   if (count < 0) return fail(errno_error(errno, "read", path));
-  StepFileHead head;
-  head.file_bytes = static_cast<uint64_t>(info.st_size);
-  if (count <= 8) return head;
-  head.header_bytes = 8 + load<uint64_t>(bytes.data());
-  static_cast<native::StepMetadata&>(head) = native::read_step_metadata(
-      std::string_view(bytes.data(), static_cast<size_t>(count)).substr(8));
-  return head;
+  return head_of(std::string_view(bytes.data(), static_cast<size_t>(count)),
+                 static_cast<uint64_t>(info.st_size));
 }
 
 void find_native_damage(const std::string& folder, const std::string& boundary,

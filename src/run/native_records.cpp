@@ -2,7 +2,6 @@
 #include "run/native_records.hpp"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "base/file_descriptor.hpp"
+#include "base/file_source.hpp"
 #include "base/mapped_file.hpp"
 #include "base/temporary_files.hpp"
 #include "base/text.hpp"
@@ -43,9 +43,8 @@ class StepFiles {
       if (is_unfinished) run->coverage.complete = false;
       State state;
       if (entry.kind == FolderEntry::Kind::File) {
-        struct stat info{};
-        if (::stat(entry.path.c_str(), &info) == 0)
-          state.size_bytes = static_cast<uint64_t>(info.st_size);
+        if (const Result<FileFacts> facts = file_facts(entry.path))
+          state.size_bytes = facts->size_bytes;
       } else {
         state.problem = entry.kind == FolderEntry::Kind::Folder ? "is a folder" : entry.problem;
       }

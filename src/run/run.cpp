@@ -6,6 +6,8 @@
 #include <optional>
 #include <tuple>
 
+#include "base/file_changes.hpp"
+#include "base/file_source.hpp"
 #include "run/detect.hpp"
 #include "run/natural_sort.hpp"
 
@@ -133,7 +135,11 @@ std::string Run::first_damage() const {
 }
 
 Result<Run> open_run(const std::string& path) {
-  ASSAY_TRY(Run run, detect_and_read(path));
+  const ReadingScope reading;
+  Result<Run> found = detect_and_read(path);
+  // A list that could not be fetched is no damage of the run.
+  if (is_url(path)) ASSAY_TRY_STATUS(reading.take_failure());
+  ASSAY_TRY(Run run, std::move(found));
   run.path = path;
   for (const Damage& one : run.damage) run.warnings.push_back("damaged: " + one.describe());
   sort_records(&run);

@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/file_changes.hpp"
+#include "base/file_source.hpp"
 #include "base/interruption.hpp"
 #include "base/mapped_file.hpp"
 #include "base/thread_pool.hpp"
@@ -151,7 +153,11 @@ class Verifier {
 }  // namespace
 
 Result<Verification> verify_run(const Run& run, const VerifyOptions& options) {
-  return Verifier(run, options).verify();
+  const ReadingScope reading;
+  Result<Verification> verified = Verifier(run, options).verify();
+  // What could not be fetched is not damaged.
+  if (is_url(run.path)) ASSAY_TRY_STATUS(reading.take_failure());
+  return verified;
 }
 
 }  // namespace assay::run

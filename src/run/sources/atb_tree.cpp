@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "base/file_source.hpp"
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
@@ -162,7 +163,8 @@ class Reader {
       }
     }
     // A dump that was named by its run count is read through "0/../0".
-    run_->step_folders[{rank_, name}] = std::filesystem::path(path).lexically_normal().string();
+    run_->step_folders[{rank_, name}] =
+        is_url(path) ? normal_url(path) : std::filesystem::path(path).lexically_normal().string();
     const AtbStep step = step_of(name);
     AtbNodes nodes = read_atb_nodes(folders, step);
     resolve_references(&nodes);

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/file_source.hpp"
 #include "run/natural_sort.hpp"
 #include "run/sources/graph_folders.hpp"
 #include "run/sources/graphs_json.hpp"
@@ -96,10 +97,8 @@ class CapturedGraph {
   /// A file is written when its node has run, and nothing else says in which order they did. A copy
   /// has other times.
   static uint64_t modified_ns(const std::string& path) {
-    struct stat info{};
-    if (::stat(path.c_str(), &info) != 0) return 0;
-    return static_cast<uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000 +
-           static_cast<uint64_t>(info.st_mtim.tv_nsec);
+    const Result<FileFacts> facts = file_facts(path);
+    return facts ? static_cast<uint64_t>(facts->modified_ns) : 0;
   }
 
   const std::string path_;

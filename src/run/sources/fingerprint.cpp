@@ -8,10 +8,14 @@
 
 namespace assay::run {
 
+namespace {
+constexpr uint64_t kMagicBytes = 64;  // of a large file that lies elsewhere not all is fetched
+}  // namespace
+
 /// Every gzip file is taken for one: no other layout is one.
 bool is_fingerprint(const std::string& path) {
   if (is_folder(path)) return false;
-  const Result<MappedFile> file = MappedFile::open(path);
+  const Result<MappedFile> file = MappedFile::open_range(path, 0, kMagicBytes);
   return file && formats::is_gzip(file->bytes());
 }
 

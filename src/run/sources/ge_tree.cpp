@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/file_source.hpp"
 #include "base/mapped_file.hpp"
 #include "run/natural_sort.hpp"
 #include "run/sources/ge_files.hpp"
@@ -110,10 +111,8 @@ class GeTree {
       place.has_model = false;
       place.model_id = place.token = 0;
     }
-    struct stat info{};
-    const uint64_t size =
-        ::stat(entry.path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
-    files_.push_back({place, *std::move(parsed), entry.path, size});
+    const Result<FileFacts> facts = file_facts(entry.path);
+    files_.push_back({place, *std::move(parsed), entry.path, facts ? facts->size_bytes : 0});
   }
 
   std::map<std::string, std::string> long_names_in(const std::vector<FolderEntry>& entries) {

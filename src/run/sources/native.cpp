@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/file_source.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "run/folder.hpp"
@@ -14,8 +15,6 @@
 #include "run/native_records.hpp"
 #include "run/natural_sort.hpp"
 #include "run/sources/sources.hpp"
-
-#include <sys/stat.h>
 
 #include <algorithm>
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file_source.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+
+#include "base/text.hpp"
+
+namespace assay {
+namespace {
+
+struct SourceRegistry {
+  struct Entry {
+    std::string prefix;
+    std::shared_ptr<FileSource> source;
+  };
+  std::mutex mutex;
+  std::vector<Entry> entries;  // longest prefix first
+};
+
+/// Never destroyed: mappings in static objects outlive every other static object.
+SourceRegistry& source_registry() {
+  static SourceRegistry* const instance = new SourceRegistry;
+  return *instance;
+}
+
+FileFacts facts_of(const struct stat& info) {
+  FileFacts facts;
+  facts.size_bytes = static_cast<uint64_t>(info.st_size);
+  facts.modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  if (S_ISREG(info.st_mode)) return facts;
+  facts.kind = S_ISDIR(info.st_mode) ? FileFacts::Kind::Folder : FileFacts::Kind::Unusable;
+  if (!S_ISDIR(info.st_mode)) facts.problem = "is not a regular file";
+  return facts;
+}
+
+}  // namespace
+
+void register_file_source(std::string prefix, std::shared_ptr<FileSource> source) {
+  SourceRegistry& all = source_registry();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.entries, [&](const auto& entry) { return entry.prefix == prefix; });
+  all.entries.push_back({std::move(prefix), std::move(source)});
+  std::ranges::stable_sort(all.entries, std::greater<>(),
+                           [](const auto& entry) { return entry.prefix.size(); });
+}
+
+std::shared_ptr<FileSource> file_source(std::string_view path) {
+  if (!is_url(path)) return nullptr;
+  SourceRegistry& all = source_registry();
+  const std::lock_guard lock(all.mutex);
+  for (const SourceRegistry::Entry& entry : all.entries) {
+    if (path.starts_with(entry.prefix)) return entry.source;
+  }
+  return nullptr;
+}
+
+Result<FileFacts> file_facts(const std::string& path) {
+  if (const auto source = file_source(path)) return source->facts(path);
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
+  return facts_of(info);
+}
+
+std::string normal_url(std::string_view url) {
+  const size_t start = url.find("://") + 3;
+  std::vector<std::string_view> parts = {url.substr(start, url.find('/', start) - start)};
+  if (const size_t slash = url.find('/', start); slash != std::string_view::npos) {
+    for (const std::string_view part : split(url.substr(slash + 1), '/')) {
+      if (part.empty() || part == ".") continue;
+      if (part != "..") {
+        parts.push_back(part);
+      } else if (parts.size() > 1) {
+        parts.pop_back();
+      }
+    }
+  }
+  std::string normal(url.substr(0, start));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) normal += '/';
+    normal += parts[i];
+  }
+  return normal;
+}
+
+}  // namespace assay
