@@ -24,6 +24,7 @@ import torch
 import assay
 from assay import _capture, _manifest
 from assay._interrupts import interrupts_held
+from assay._ranks import Ranks, asked_ranks
 from assay.errors import Error, FormatError, make_error
 from assay.torch import _flat, _hooks, _topology
 from assay.torch._device import DevicePath
@@ -578,6 +579,26 @@ class Capture:
         self.remove()
 
 
+class _LeftOut(Capture):
+    """The handle of a rank that is not to capture: nothing is in its modules, and nothing is written."""
+
+    def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
+        self.path = Path(path)
+        self._in_block = False
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """The counters of a capture, all zero."""
+        names = ("steps", "records", "bytes", "shared", "dropped", "dropped_bytes", "waited_ms", "queue_bytes")
+        return {**dict.fromkeys(names, 0), "stopped": ""}
+
+    def flush(self) -> None:
+        return
+
+    def remove(self) -> None:
+        return
+
+
 def capture(
     models: Models,
     path: Union[str, os.PathLike[str]],
@@ -597,6 +618,7 @@ def capture(
     disk_limit: Optional[int] = None,
     verify: bool = False,
     overwrite: bool = False,
+    ranks: Ranks = None,
 ) -> Capture:
     """Captures what every module of a model receives and returns, from now on until ``remove()``.
 
@@ -631,6 +653,8 @@ def capture(
         overwrite: whether a run that the folder holds is removed first, as a notebook's cell that runs again needs;
             nothing else in it is touched. An earlier capture of this process into the folder ends, unless it is in a
             ``with`` block; a run that somebody else is still writing is refused.
+        ranks: which ranks of the job capture: None or ``"all"`` for all, one number, a list, or text such as
+            ``"0,8-15"``. In the others nothing is captured, written or slower.
 
     Returns:
         The handle; also a context manager that removes itself.
@@ -648,6 +672,9 @@ def capture(
         1
     """
     _let_injection_step_back("assay.capture()")
+    asked = asked_ranks(ranks)
+    if asked and not any(_manifest.rank_of_process() in part for part in asked):
+        return _LeftOut(path)
     return Capture(
         models,
         path,

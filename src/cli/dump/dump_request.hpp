@@ -43,6 +43,7 @@ struct DumpRequest {
   bool weights = false;                   // of PyTorch and ggml programs, native layout
   bool caches = false;                    // of ggml programs
   bool digest = false;                    // of PyTorch and ggml programs, native layout
+  std::string ranks = "all";              // of PyTorch programs: pairs as in `range`, or "all"
   std::vector<std::string> modules = {};  // patterns of module paths, of names of ggml nodes
   std::vector<std::string> exclude = {};  // patterns of names of ggml nodes
   std::string probe_library;              // empty: our own
@@ -85,5 +86,9 @@ void add_program_row(Command& command, std::string_view help, std::string& exec)
 
 /// "0,2-4" -> "0,0,2,4"; "all" stays. errors  Usage
 [[nodiscard]] Result<std::string> range_of_steps(std::string_view steps);
+/// The same for ranks.
+[[nodiscard]] Result<std::string> range_of_ranks(std::string_view ranks);
+/// "0,0,2,4" -> "0,2-4", the way the PyTorch side and people write it; "" for all.
+[[nodiscard]] std::string list_of_range(const std::string& range);
 
 }  // namespace assay::cli
