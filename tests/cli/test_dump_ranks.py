@@ -165,3 +165,137 @@ def test_a_list_of_ranks_that_is_none_is_refused(binary, ranks, tmp_path):
     done = run([binary, "dump", "-o", str(tmp_path / "run"), "--ranks", ranks, "--", "true"])
     assert done.returncode == 2
     assert "--ranks" in done.stderr and not (tmp_path / "run").exists()
+
+
+# --- one run id for several hosts
+
+BEFORE_ANY_GROUP = PROGRAM.replace(
+    'dist.init_process_group("gloo")\nrank = dist.get_rank()', 'rank = int(os.environ["RANK"])'
+)
+BEFORE_ANY_GROUP = BEFORE_ANY_GROUP.replace("dist.all_reduce(total)", 'dist.init_process_group("gloo")')
+
+
+def run_on_two_nodes(binary: str, program: Path, folder: Path, *rendezvous: object, **variables: str) -> list[str]:
+    """Two commands at the same time, each with a folder of its own; returns what they printed on stderr."""
+    commands = [
+        [binary, "dump", "-o", str(folder / f"node{node}"), "--", *torchrun("--nnodes", 2, "--nproc-per-node", 1),
+         *(str(option).format(node=node) for option in rendezvous), str(program)]
+        for node in range(2)
+    ]  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    nodes = [subprocess.Popen(command, env=environment(**variables), **pipes) for command in commands]
+    try:
+        outputs = [node.communicate(timeout=240) for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+    assert [node.returncode for node in nodes] == [0, 0], outputs
+    return [stderr for _, stderr in outputs]
+
+
+def run_ids(folder: Path) -> list[str]:
+    """Of both nodes: as the manifest has it, which the first line of the records must have, too."""
+    ids = []
+    for node in range(2):
+        (rank,) = (folder / f"node{node}").glob("rank*")
+        first = json.loads((rank / "records.jsonl").read_text().splitlines()[0])
+        ids.append(json.loads((folder / f"node{node}" / "manifest.json").read_text())["id"])
+        assert first["run"] == ids[-1]
+    return ids
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [PROGRAM, BEFORE_ANY_GROUP], ids=["group", "before any group"])
+def test_static_rendezvous_without_any_name_gives_each_job_one_id(source, binary, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(source)
+    port = free_port()
+    static = ["--node-rank", "{node}", "--master-addr", "127.0.0.1", "--master-port", port]
+
+    ids = []
+    for job in ("first", "second"):  # one after the other, with the same settings
+        (tmp_path / job).mkdir()
+        said = run_on_two_nodes(binary, program, tmp_path / job, *static)
+        assert not any("run id" in text for text in said)
+        ids.append(run_ids(tmp_path / job))
+
+    assert ids[0][0] == ids[0][1] and ids[1][0] == ids[1][1]
+    assert ids[0][0] != ids[1][0]
+
+
+@pytest.mark.slow
+def test_c10d_rendezvous_with_the_same_name_twice_gives_two_ids(program, binary, tmp_path):
+    c10d = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", "nightly"]
+
+    ids = []
+    for job in ("first", "second"):
+        (tmp_path / job).mkdir()
+        run_on_two_nodes(binary, program, tmp_path / job, *c10d)
+        ids.append(run_ids(tmp_path / job))
+
+    assert ids[0][0] == ids[0][1] and ids[1][0] == ids[1][1]
+    assert ids[0][0] != ids[1][0]
+
+
+def launched(variables: dict[str, str]) -> str | None:
+    from assay._run_id import id_of_launcher
+
+    return id_of_launcher(variables)
+
+
+def test_a_step_of_slurm_is_a_job():
+    first = {"SLURM_JOB_ID": "71", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURMD_NODENAME": "a"}
+    assert launched(first) == launched({**first, "SLURM_PROCID": "1", "SLURMD_NODENAME": "b"}) is not None
+    others = [{"SLURM_JOB_ID": "72"}, {"SLURM_STEP_ID": "1"}, {"SLURM_RESTART_COUNT": "1"}]
+    assert len({launched(first), *(launched({**first, **other}) for other in others)}) == 4
+    # The shell of an allocation starts any number of programs.
+    assert launched({"SLURM_JOB_ID": "71"}) is None
+    assert launched({"SLURM_JOB_ID": "71", "SLURM_STEP_ID": "batch"}) is None
+
+
+def test_a_namespace_of_pmix_is_a_job():
+    first = {"PMIX_NAMESPACE": "prterun-a-4711@1", "PMIX_RANK": "0", "PMIX_HOSTNAME": "a"}
+    assert launched(first) == launched({**first, "PMIX_RANK": "1", "PMIX_HOSTNAME": "b"}) is not None
+    assert launched(first) != launched({**first, "PMIX_NAMESPACE": "prterun-a-4712@1"})
+    assert launched({}) is None
+
+
+def alone_in_two(binary: str, folder: Path, **variables: str) -> tuple[str, str]:
+    """(id, stderr) of a process that says that it is one of two, on a host of its own."""
+    folder.mkdir()
+    (folder / "alone.py").write_text(ALONE)
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", **variables}
+    done = run([binary, "dump", "-o", str(folder / "run"), "--", sys.executable, str(folder / "alone.py")],
+               environment(**variables))  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+    return json.loads((folder / "run" / "manifest.json").read_text())["id"], done.stderr
+
+
+def test_a_job_that_cannot_agree_is_told(binary, tmp_path):
+    ours, said = alone_in_two(binary, tmp_path / "none")
+    assert len(ours) == 32
+    assert "there is no process group yet, and the launcher names no job; ASSAY_RUN_ID gives" in said
+
+    _, said = alone_in_two(binary, tmp_path / "wrong", ASSAY_RUN_ID="nightly")
+    assert "ASSAY_RUN_ID is not 32 hexadecimal digits" in said
+
+    given, said = alone_in_two(binary, tmp_path / "given", ASSAY_RUN_ID="a" * 32)
+    assert given == "a" * 32 and "run id" not in said
+
+    slurm = {"SLURM_JOB_ID": "71", "SLURM_STEP_ID": "0"}
+    given, said = alone_in_two(binary, tmp_path / "slurm", **slurm)
+    assert given == launched(slurm) and "run id" not in said
+
+
+def test_a_store_that_does_not_answer_costs_seconds_and_a_sentence(binary, tmp_path):
+    with socket.socket() as deaf:  # takes connections and says nothing
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        _, said = alone_in_two(
+            binary,
+            tmp_path / "deaf",
+            TORCHELASTIC_USE_AGENT_STORE="True",
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(deaf.getsockname()[1]),
+        )
+    assert "assay: warning: the run id is that of" in said

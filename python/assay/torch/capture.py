@@ -25,6 +25,7 @@ import assay
 from assay import _capture, _manifest
 from assay._interrupts import interrupts_held
 from assay._ranks import Ranks, asked_ranks
+from assay._run_id import id_of_job
 from assay.errors import Error, FormatError, make_error
 from assay.torch import _flat, _hooks, _topology
 from assay.torch._device import DevicePath
@@ -57,6 +58,13 @@ atexit.register(_close_open_captures)
 
 def _first_line(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _warn(sentence: str) -> None:
+    try:
+        print(f"assay: warning: {sentence}", file=sys.stderr)
+    except (OSError, ValueError):  # the host has closed its stderr
+        return
 
 
 def _let_injection_step_back(who: str) -> None:
@@ -165,7 +173,12 @@ class _Folder:
         self.rank = root / rank
         top = root / "manifest.json"
         host, config = json.dumps(_manifest.describe_host()), json.dumps({_BESIDE: True} if beside else {})
-        self.run_id, is_first = _capture.claim_run(str(top), _TOOL, host, config)
+        # A manifest that is there names the run.
+        job_id, why = (None, "") if top.exists() else id_of_job()
+        self.run_id, is_first = _capture.claim_run(str(top), _TOOL, host, config, job_id or "")
+        on_several_hosts = (_manifest.local_world_size() or _manifest.world_size()) < _manifest.world_size()
+        if is_first and why and on_several_hosts:
+            _warn(f"the run id is that of {root} alone: {why}; ASSAY_RUN_ID gives all hosts of a job the same one")
         # The process that others go beside may be slower than they are: then theirs only names the run.
         own_top = not beside and (is_first or _BESIDE in _config_of(top))
         self.manifests = [root / "manifest.json"] if own_top else []
@@ -429,7 +442,7 @@ class Capture:
     def _say_what_is_hidden(self, plans: Iterable[_topology.NodePlan]) -> None:
         for first, reason, count in self._hidden(plans):
             modules = "1 module is" if count == 1 else f"{count} modules are"
-            self._warn(
+            _warn(
                 f"{modules} out of sight, {first!r} first ({reason}); "
                 f"{self.path / 'manifest.json'} lists what was captured"
             )
@@ -441,9 +454,9 @@ class Capture:
                 if any(_topology.matches(plan.name, plan.module, [pattern]) for plan in self._plans):
                     continue
                 if isinstance(pattern, str):
-                    self._warn(f"{option}: {_topology.matches_nothing(pattern, names)}")
+                    _warn(f"{option}: {_topology.matches_nothing(pattern, names)}")
                 else:
-                    self._warn(f"{option}: no module is a {pattern.__name__}")
+                    _warn(f"{option}: no module is a {pattern.__name__}")
 
     def _say_when_nothing_was_recorded(self) -> None:
         stats = self._session.stats()
@@ -451,18 +464,12 @@ class Capture:
             return
         calls = stats["steps"]
         if not calls:
-            self._warn(f"nothing was captured in {self.path}: the model was not called")
+            _warn(f"nothing was captured in {self.path}: the model was not called")
         elif self._wanted is not None and not any(self._wanted(step) for step in range(calls)):
             asked = self._config["steps"]
-            self._warn(f"nothing was captured in {self.path}: steps {asked} were not reached; there were {calls}")
+            _warn(f"nothing was captured in {self.path}: steps {asked} were not reached; there were {calls}")
         else:
-            self._warn(f"nothing was captured in {self.path}: no module that ran was to be recorded")
-
-    def _warn(self, sentence: str) -> None:
-        try:
-            print(f"assay: warning: {sentence}", file=sys.stderr)
-        except (OSError, ValueError):  # the host has closed its stderr
-            return
+            _warn(f"nothing was captured in {self.path}: no module that ran was to be recorded")
 
     def _missed(self) -> list[tuple[str, str, int]]:
         missed = [(p.name, p.hidden, 1) for p in self._plans if p.hidden and p.planned]
@@ -560,7 +567,7 @@ class Capture:
         if was_open:
             self._say_when_nothing_was_recorded()
             if not self._outermost and (sentence := self._why_unread()):  # `assay dump` says it for all processes
-                self._warn(f"{sentence}; {self.path}")
+                _warn(f"{sentence}; {self.path}")
         try:
             self._write_manifest(finished=_capture.utc_now())
         except Error as error:
