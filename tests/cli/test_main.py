@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from assay_command import run, write_torch_tree
 
-COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor",
+COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "join", "convert", "overflow", "doctor",
             "graph", "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter", "completion", "man"]  # fmt: skip
 
 
