@@ -24,6 +24,7 @@ import torch
 import assay
 from assay import _capture, _manifest
 from assay._interrupts import interrupts_held
+from assay._parallel import Parallel, parse_parallel, places_of_rank
 from assay._ranks import Ranks, asked_ranks
 from assay._run_id import id_of_job
 from assay.errors import Error, FormatError, make_error
@@ -246,6 +247,7 @@ class Capture:
         disk_limit: Optional[int],
         verify: bool,
         overwrite: bool = False,
+        parallel: Parallel = None,
         _force_device: bool = False,
         _outermost: bool = False,
         _beside: bool = False,
@@ -258,6 +260,8 @@ class Capture:
             raise FormatError("Usage", f"on_full must be 'wait' or 'drop', got {on_full!r}")
         if queue_bytes <= 0 or (disk_limit is not None and disk_limit < 0):
             raise FormatError("Usage", "queue_bytes must be positive and disk_limit not negative")
+        self._parallel = parse_parallel(parallel)
+        self._places = places_of_rank(self._parallel)
         named = _named_models(models)
         step_test, step_text = _step_test(steps)
         self._wanted = step_test
@@ -507,7 +511,14 @@ class Capture:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in unread)
         return f"{total} {'tensor has' if total == 1 else 'tensors have'} a record without values: {reasons}"
 
+    def _host(self) -> dict[str, Any]:
+        """What the manifest says of this process; its groups as they are known by now."""
+        self._places = self._places or places_of_rank(self._parallel)
+        host = _manifest.describe_host()
+        return {**host, "parallel": self._places} if self._places else host
+
     def _write_manifest(self, finished: Optional[str]) -> None:
+        host = json.dumps(self._host())
         executed = self._session.executed()
         planned = sum(plan.planned for plan in self._plans)
         captured = sum(bool(executed[n]) for n, plan in enumerate(self._plans) if plan.planned)
@@ -517,7 +528,7 @@ class Capture:
                 str(path),
                 self._folder.run_id,
                 _TOOL,
-                json.dumps(_manifest.describe_host()),
+                host,
                 json.dumps(self._config),
                 self._started,
                 finished,
@@ -626,6 +637,7 @@ def capture(
     verify: bool = False,
     overwrite: bool = False,
     ranks: Ranks = None,
+    parallel: Parallel = None,
 ) -> Capture:
     """Captures what every module of a model receives and returns, from now on until ``remove()``.
 
@@ -662,6 +674,8 @@ def capture(
             ``with`` block; a run that somebody else is still writing is refused.
         ranks: which ranks of the job capture: None or ``"all"`` for all, one number, a list, or text such as
             ``"0,8-15"``. In the others nothing is captured, written or slower.
+        parallel: sizes of the parallel groups, the fastest first, as ``"tp=2,pp=2,dp=2"`` or a dict; their product is
+            the size of the job. None: as the host's libraries tell (docs/formats/native.md).
 
     Returns:
         The handle; also a context manager that removes itself.
@@ -700,4 +714,5 @@ def capture(
         disk_limit=disk_limit,
         verify=verify,
         overwrite=overwrite,
+        parallel=parallel,
     )
