@@ -276,6 +276,7 @@ std::string usage_of(const Command& command) {
     std::string word(argument.names[0] == "--help" ? "-h" : argument.names[0]);
     if (!argument.word.empty()) {
       word = argument.word;
+      if (argument.takes == Takes::OneOrMore && !argument.is_option()) word += " ...";
     } else if (command.caller.is_ours() && !required) {
       continue;  // the list below has them
     } else {

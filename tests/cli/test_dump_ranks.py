@@ -299,3 +299,30 @@ def test_a_store_that_does_not_answer_costs_seconds_and_a_sentence(binary, tmp_p
             MASTER_PORT=str(deaf.getsockname()[1]),
         )
     assert "assay: warning: the run id is that of" in said
+
+
+# --- budgets of a host
+
+
+@pytest.mark.parametrize(("ranks", "sharers"), [("all", 4), ("0,2", 2)])
+def test_the_ranks_of_a_host_share_its_budgets(ranks, sharers, binary, tmp_path):
+    program = tmp_path / "alone.py"
+    program.write_text(ALONE.replace("torch.ones(1, 4)", "torch.ones(65536, 4)"))  # 1 MiB in, 1 MiB out
+    budgets = ["--node-memory", "80MiB", "--disk-budget", f"{3 * sharers // 2}MiB", "--parallel", "tp=2,dp=2"]
+    command = [binary, "dump", "-o", str(tmp_path / "run"), "--ranks", ranks, *budgets, "--"]
+    variables = {"RANK": "2", "LOCAL_RANK": "2", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"}
+
+    done = run([*command, sys.executable, str(program)], environment(**variables))
+
+    # 1.5 MiB a rank hold the input, not the output as well; the program goes on.
+    assert (done.returncode, done.stdout) == (0, "65540\n"), done.stderr
+    manifest = json.loads((tmp_path / "run" / "rank2" / "manifest.json").read_text())
+    assert manifest["complete"] is False and "the disk limit of" in manifest["sink"]["stopped"]
+    assert "the disk limit of" in done.stderr
+    assert manifest["sink"]["queue_bytes"] <= (80 << 20) // sharers
+    assert manifest["host"]["parallel"] == {"tp": {"rank": 0, "size": 2}, "dp": {"rank": 1, "size": 2}}
+    lines = [json.loads(line) for line in (tmp_path / "run" / "rank2" / "records.jsonl").read_text().splitlines()]
+    assert sum(line.get("bytes", 0) for line in lines if "same_as" not in line) <= 3 << 19
+    assert any("bytes" in line for line in lines), lines
+    assert any("bytes" not in line for line in lines), lines
+    assert len(assay.open(tmp_path / "run").records) == len(lines)

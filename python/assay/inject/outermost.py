@@ -55,6 +55,9 @@ class Settings:
         full: whether all bytes are wanted; without either, only what ran is recorded (strict: only the tree).
         report_dir: folder of the reports, or "".
         seed: start of all random generators, or None.
+        parallel: text of the sizes of the job's parallel groups, or "".
+        node_memory: bytes of the queues of all ranks of this host, or 0.
+        disk_budget: bytes that all ranks of this host may write, or 0.
         ranks: text of the ranks that capture, "" for all: see :func:`assay._ranks.asked_ranks`.
     """
 
@@ -70,6 +73,9 @@ class Settings:
     report_dir: str = ""
     seed: Optional[int] = None
     ranks: str = ""
+    parallel: str = ""
+    node_memory: int = 0
+    disk_budget: int = 0
 
     @staticmethod
     def from_json(text: str) -> Settings:
@@ -100,6 +106,9 @@ class Settings:
             report_dir=report_dir,
             seed=None if seed is None else int(seed),
             ranks=str(given.get("ranks") or ""),
+            parallel=str(given.get("parallel") or ""),
+            node_memory=int(given.get("node_memory") or 0),
+            disk_budget=int(given.get("disk_budget") or 0),
         )
         parse_steps(settings.steps)
         asked_ranks(settings.ranks)
@@ -361,9 +370,10 @@ class Injection:
                 weights=self.settings.weights,
                 caches=False,
                 digest=self.settings.digest,
-                queue_bytes=64 << 20,
+                queue_bytes=self.settings.node_memory // self._sharers() or 64 << 20,
                 on_full="wait",
-                disk_limit=None,
+                disk_limit=self.settings.disk_budget // self._sharers() if self.settings.disk_budget else None,
+                parallel=self.settings.parallel,
                 verify=False,
                 _outermost=True,
                 _beside=not self._is_first_of_rank(),
@@ -380,6 +390,16 @@ class Injection:
         nodes = range(first, len(self._capture._plans))
         self._node_names += [plan.name for plan in self._capture._plans[first:]]
         self._models.append(_Model(name, _class_name(model), nodes))
+
+    def _sharers(self) -> int:
+        """How many ranks of this host capture: they share its budgets in equal parts."""
+        local = _manifest.local_world_size() or 1
+        local_rank = os.environ.get("LOCAL_RANK", "")
+        if not self._ranks or not local_rank.isdigit():  # where the others are is not known
+            return local
+        first = _manifest.rank_of_process() - int(local_rank)  # torchrun numbers a host's ranks in a row
+        asked = sum(any(rank in part for part in self._ranks) for rank in range(first, first + local))
+        return max(asked, 1)
 
     def _is_first_of_rank(self) -> bool:
         """Whether no other process of this command captures as this rank: the others go beside the first one.

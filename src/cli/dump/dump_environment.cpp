@@ -72,7 +72,8 @@ std::string torch_settings(const DumpRequest& request, const DumpPlaces& places)
   json.add("steps", list_of_range(request.range)).add_json("modules", json_texts(patterns));
   json.add("statistics", statistics).add("full", full).add("digest", request.digest);
   json.add("report_dir", places.scratch);
-  json.add("ranks", list_of_range(request.ranks));
+  json.add("ranks", list_of_range(request.ranks)).add("parallel", request.parallel);
+  json.add("node_memory", request.node_memory).add("disk_budget", request.disk_budget);
   json.add_json("seed", request.seed ? std::to_string(*request.seed) : "null");
   return json.text();
 }

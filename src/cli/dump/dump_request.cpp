@@ -8,6 +8,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/assignments.hpp"
+#include "cli/cmd_compare.hpp"
 #include "cli/commands.hpp"
 
 namespace assay::cli {
@@ -258,6 +259,15 @@ void add_our_rows(Command& command, DumpRequest& request) {
                    "PyTorch: only these ranks of the job capture and write: 0,8-15, or all "
                    "(default).",
                    parsed_into(request.ranks, range_of_ranks), ranks_problem);
+  command.add("--parallel SIZES",
+              "PyTorch: sizes of the job's parallel groups, the fastest first: tp=2,pp=2,dp=2.",
+              request.parallel);
+  command.add("--node-memory BYTES",
+              "PyTorch: memory of all ranks of a host for tensors on their way to disk: 8GiB.",
+              parsed_into(request.node_memory, parse_bytes));
+  command.add("--disk-budget BYTES",
+              "PyTorch: what all ranks of a host may write together: 500GiB.",
+              parsed_into(request.disk_budget, parse_bytes));
   command.add("--modules PATTERN ...",
               "PyTorch: only these module paths: model.layers.*.mlp; ggml: only nodes of these "
               "names: ffn_*",

@@ -44,6 +44,9 @@ struct DumpRequest {
   bool caches = false;                    // of ggml programs
   bool digest = false;                    // of PyTorch and ggml programs, native layout
   std::string ranks = "all";              // of PyTorch programs: pairs as in `range`, or "all"
+  std::string parallel = {};              // sizes of the job's groups: "tp=2,pp=2,dp=2"
+  uint64_t node_memory = 0;               // of all ranks of a host; 0: not said
+  uint64_t disk_budget = 0;               // likewise
   std::vector<std::string> modules = {};  // patterns of module paths, of names of ggml nodes
   std::vector<std::string> exclude = {};  // patterns of names of ggml nodes
   std::string probe_library;              // empty: our own
