@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from assay_command import run, write_torch_tree
 
-COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "join", "convert", "overflow", "doctor",
-            "graph", "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter", "completion", "man"]  # fmt: skip
+COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "join", "convert", "overflow",
+            "doctor", "graph", "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter", "completion", "man"]  # fmt: skip
 
 
 def test_without_arguments_the_help_goes_to_stderr_and_the_status_says_usage(assay):
