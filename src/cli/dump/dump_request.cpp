@@ -129,6 +129,10 @@ std::string ranks_problem(std::string_view given) {
   const Result<std::string> range = range_of_ranks(given);
   return range ? std::string() : range.error().message;
 }
+std::string bytes_problem(std::string_view given) {
+  const Result<uint64_t> bytes = parse_bytes(given);
+  return bytes ? std::string() : bytes.error().message;
+}
 std::string queue_problem(std::string_view given) {
   const std::optional<int64_t> value = integer(given);
   return value && *value >= 1 && *value <= (int64_t{1} << 20)
@@ -264,10 +268,10 @@ void add_our_rows(Command& command, DumpRequest& request) {
               request.parallel);
   command.add("--node-memory BYTES",
               "PyTorch: memory of all ranks of a host for tensors on their way to disk: 8GiB.",
-              parsed_into(request.node_memory, parse_bytes));
+              parsed_into(request.node_memory, parse_bytes), bytes_problem);
   command.add("--disk-budget BYTES",
               "PyTorch: what all ranks of a host may write together: 500GiB.",
-              parsed_into(request.disk_budget, parse_bytes));
+              parsed_into(request.disk_budget, parse_bytes), bytes_problem);
   command.add("--modules PATTERN ...",
               "PyTorch: only these module paths: model.layers.*.mlp; ggml: only nodes of these "
               "names: ffn_*",
