@@ -8,7 +8,7 @@ import platform
 import sys
 from typing import Any, Optional
 
-__all__ = ["describe_host", "printable", "process_is_alive", "rank_of_process", "world_size"]
+__all__ = ["describe_host", "local_world_size", "printable", "process_is_alive", "rank_of_process", "world_size"]
 
 
 def _int_from_environment(*names: str) -> Optional[int]:
@@ -35,6 +35,11 @@ def world_size() -> int:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size())
     return _int_from_environment("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS") or 1
+
+
+def local_world_size() -> Optional[int]:
+    """Returns the number of processes of the job on this host as its launcher says it; None when it does not."""
+    return _int_from_environment("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE")
 
 
 def printable(text: str) -> str:

@@ -101,7 +101,9 @@ class Parser {
   Status take_word(const std::string& word) {
     const bool is_option = !only_words_ && looks_like_option(word);
     for (const Argument& argument : command_.arguments) {
-      if (is_option || argument.word.empty() || parsed_.given(argument.names[0])) continue;
+      const bool takes_more = argument.takes == Takes::OneOrMore && !argument.is_option();
+      if (is_option || argument.word.empty() || (parsed_.given(argument.names[0]) && !takes_more))
+        continue;
       ASSAY_TRY_STATUS(check_value(argument, word));
       return keep(argument, {word});
     }
@@ -274,6 +276,7 @@ std::string usage_of(const Command& command) {
     std::string word(argument.names[0] == "--help" ? "-h" : argument.names[0]);
     if (!argument.word.empty()) {
       word = argument.word;
+      if (argument.takes == Takes::OneOrMore && !argument.is_option()) word += " ...";
     } else if (command.caller.is_ours() && !required) {
       continue;  // the list below has them
     } else {
@@ -313,7 +316,9 @@ Argument argument_from(std::string_view row) {
   if (const size_t blank = row.find(' '); blank != std::string_view::npos)
     read_value(row.substr(blank + 1), &argument);
   if (argument.names.empty()) {
-    argument.takes = Takes::One;
+    const bool many = argument.metavar == "...";
+    argument.takes = many ? Takes::OneOrMore : Takes::One;
+    argument.metavar = {};
     argument.names.push_back(argument.word);
   }
   return argument;

@@ -31,6 +31,7 @@ constexpr CommandRow kCommands[] = {
     {"show", "", "Lists a run; shows one tensor's values, statistics and histogram", show_command},
     {"verify", "", "Says whether a run is as its capture left it", verify_command},
     {"part", "", "", part_command},
+    {"join", "", "Makes one run of what the hosts of a job have captured", join_command},
     {"convert", "", "", older_convert_command, false, false, is_older_convert},
     {"convert", "", "", dump_convert_command, false, false, is_dump_convert},
     {"convert", "", "Writes tensors as npy, pth, safetensors, txt, csv, bin or dump files",

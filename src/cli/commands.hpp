@@ -46,6 +46,7 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command graph_command(const Caller& caller);
 [[nodiscard]] Command help_command(const Caller& caller);
 [[nodiscard]] Command invariance_command(const Caller& caller);
+[[nodiscard]] Command join_command(const Caller& caller);
 [[nodiscard]] Command locate_command(const Caller& caller);
 [[nodiscard]] Command logitscmp_command(const Caller& caller);
 [[nodiscard]] Command logitsdump_command(const Caller& caller);

@@ -226,6 +226,8 @@ struct Run {
   std::vector<GraphFile> graph_files;
   /// By rank and step, where nodes are folders: the folder that they lie in.
   std::map<std::pair<int, std::string>, std::string> step_folders;
+  /// By rank: its places in the parallel groups of the job, where the capture knew them.
+  std::map<int, native::ParallelPlaces> parallel;
   Coverage coverage;
   std::map<std::string, std::string>
       properties;                     // host program, versions, configuration: for people

@@ -31,10 +31,12 @@ std::string id_in(std::string_view manifest) {
 
 }  // namespace
 
-Result<RunClaim> claim_run(const std::string& path, native::Manifest manifest) {
+Result<RunClaim> claim_run(const std::string& path, native::Manifest manifest,
+                           const std::string& job_id) {
   const char* given = std::getenv("ASSAY_RUN_ID");
   const bool is_given = given != nullptr && stats::parse_digest(given).has_value();
-  manifest.id = is_given ? given : new_run_id();
+  const bool has_job = stats::parse_digest(job_id).has_value();
+  manifest.id = is_given ? given : has_job ? job_id : new_run_id();
   ASSAY_TRY(const bool is_first, create_manifest(path, manifest));
   if (is_first || is_given) return RunClaim{manifest.id, is_first};
   const Result<MappedFile> file = MappedFile::open(path);

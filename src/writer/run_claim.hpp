@@ -23,9 +23,13 @@ struct RunClaim {
 };
 /// All processes that capture into one folder are of one run: the first one's manifest names it.
 /// Those on hosts that share no folder are when ASSAY_RUN_ID gives them the same 32 hexadecimal
-/// digits.
+/// digits, or their job has an id.
+///
+/// job_id  the id that all processes of this one's job know, for the first manifest of a folder;
+///         empty: none is known
 /// errors  of create_file_atomically()
-[[nodiscard]] Result<RunClaim> claim_run(const std::string& path, native::Manifest manifest);
+[[nodiscard]] Result<RunClaim> claim_run(const std::string& path, native::Manifest manifest,
+                                         const std::string& job_id = {});
 
 /// False when there is one already.
 /// errors  of create_file_atomically()

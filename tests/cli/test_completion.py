@@ -27,6 +27,7 @@ COMMANDS = [
     "invariance",
     "show",
     "verify",
+    "join",
     "convert",
     "overflow",
     "doctor",

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from assay_command import run, write_torch_tree
 
-COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor",
-            "graph", "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter", "completion", "man"]  # fmt: skip
+COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "join", "convert", "overflow",
+            "doctor", "graph", "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter", "completion",
+            "man"]  # fmt: skip
 
 
 def test_without_arguments_the_help_goes_to_stderr_and_the_status_says_usage(assay):
@@ -195,7 +196,10 @@ def test_so_is_one_of_the_commands_with_the_old_grammar(assay, words):
 
 # Every option that is a number or a list of numbers, with the words that its command needs beside it.
 NUMBERS = {
-    "dump": (["--", "true"], ["-er", "-time", "-stp", "-device", "-seed", "--queue", "--steps"]),
+    "dump": (
+        ["--", "true"],
+        ["-er", "-time", "-stp", "-device", "-seed", "--queue", "--steps", "--ranks", "--node-memory", "--disk-budget"],
+    ),
     "compare": (
         ["a", "b"],
         ["--token-map", "--ranks", "--rank", "--atol", "--rtol", "--cos", "--rel-l2", "--jobs", "--max-memory"],

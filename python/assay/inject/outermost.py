@@ -28,6 +28,7 @@ import torch
 
 from assay import _manifest
 from assay._interrupts import interrupts_held
+from assay._ranks import asked_ranks
 from assay.torch import _topology
 
 __all__ = ["Settings", "activate", "parse_steps", "step_back"]
@@ -54,6 +55,10 @@ class Settings:
         full: whether all bytes are wanted; without either, only what ran is recorded (strict: only the tree).
         report_dir: folder of the reports, or "".
         seed: start of all random generators, or None.
+        parallel: text of the sizes of the job's parallel groups, or "".
+        node_memory: bytes of the queues of all ranks of this host, or 0.
+        disk_budget: bytes that all ranks of this host may write, or 0.
+        ranks: text of the ranks that capture, "" for all: see :func:`assay._ranks.asked_ranks`.
     """
 
     output: str
@@ -67,6 +72,10 @@ class Settings:
     full: bool = True
     report_dir: str = ""
     seed: Optional[int] = None
+    ranks: str = ""
+    parallel: str = ""
+    node_memory: int = 0
+    disk_budget: int = 0
 
     @staticmethod
     def from_json(text: str) -> Settings:
@@ -96,8 +105,13 @@ class Settings:
             full=bool(given.get("full", not given.get("statistics"))),
             report_dir=report_dir,
             seed=None if seed is None else int(seed),
+            ranks=str(given.get("ranks") or ""),
+            parallel=str(given.get("parallel") or ""),
+            node_memory=int(given.get("node_memory") or 0),
+            disk_budget=int(given.get("disk_budget") or 0),
         )
         parse_steps(settings.steps)
+        asked_ranks(settings.ranks)
         return settings
 
 
@@ -193,6 +207,7 @@ class Injection:
         self.in_root_call: Callable[[], bool] = _never  # the native half's, once there is a capture
         self.armed = False
         self._steps = parse_steps(settings.steps)
+        self._ranks = asked_ranks(settings.ranks)
         self._module: Any = torch.nn.modules.module.Module
         self._original: Any = None
         self._original_compile: Any = None
@@ -212,6 +227,7 @@ class Injection:
         self._known: dict[int, weakref.ref[Any]] = {}
         self._passed_over: dict[str, int] = {}  # class -> outermost calls that were not captured
         self._rank: Optional[int] = None
+        self._not_asked = False  # the rank is none of those that capture
         self._message = ""
         self.missing = ""  # a sentence, known at the end
         self._in_the_way = 0  # compilers at work
@@ -297,6 +313,8 @@ class Injection:
                 if reason:
                     self._ignored = self._ignored or f"{type(module).__name__} was only {reason}"
                     return
+                if self._capture is None and self._registration is None and self._leaves_rank_out():
+                    return
                 if self.settings.strict:
                     self._begin_strict(owner)
                 else:
@@ -304,6 +322,19 @@ class Injection:
                 self._remember(owner)
         except Exception as error:
             self._give_up(f"{type(error).__name__}: {error}")
+
+    def _leaves_rank_out(self) -> bool:
+        """Whether this rank is not to capture: then nothing of ours stays in its calls.
+
+        Asked at the first outermost call, when the host knows its rank.
+        """
+        rank = _manifest.rank_of_process()
+        if not self._ranks or any(rank in part for part in self._ranks):
+            return False
+        self._rank, self._not_asked = rank, True
+        self.uninstall()
+        self.announce()
+        return True
 
     def forget(self, module: Any) -> None:
         """The module becomes another: what was captured of it cannot be seen any more, its new calls can."""
@@ -339,9 +370,10 @@ class Injection:
                 weights=self.settings.weights,
                 caches=False,
                 digest=self.settings.digest,
-                queue_bytes=64 << 20,
+                queue_bytes=self.settings.node_memory // self._sharers() or 64 << 20,
                 on_full="wait",
-                disk_limit=None,
+                disk_limit=self.settings.disk_budget // self._sharers() if self.settings.disk_budget else None,
+                parallel=self.settings.parallel,
                 verify=False,
                 _outermost=True,
                 _beside=not self._is_first_of_rank(),
@@ -358,6 +390,16 @@ class Injection:
         nodes = range(first, len(self._capture._plans))
         self._node_names += [plan.name for plan in self._capture._plans[first:]]
         self._models.append(_Model(name, _class_name(model), nodes))
+
+    def _sharers(self) -> int:
+        """How many ranks of this host capture: they share its budgets in equal parts."""
+        local = _manifest.local_world_size() or 1
+        local_rank = os.environ.get("LOCAL_RANK", "")
+        if not self._ranks or not local_rank.isdigit():  # where the others are is not known
+            return local
+        first = _manifest.rank_of_process() - int(local_rank)  # torchrun numbers a host's ranks in a row
+        asked = sum(any(rank in part for part in self._ranks) for rank in range(first, first + local))
+        return max(asked, 1)
 
     def _is_first_of_rank(self) -> bool:
         """Whether no other process of this command captures as this rank: the others go beside the first one.
@@ -564,6 +606,8 @@ class Injection:
                     call.remove()
                 for hook in self._capture._hooks:
                     hook.remove()
+            if self._not_asked:  # its rank may be another
+                self._put_trap()
             self._forget_everything()
         except Exception as error:
             self.armed = False
@@ -645,6 +689,8 @@ class Injection:
             "program": _manifest.printable(sys.executable),
             "argv": [_manifest.printable(word) for word in sys.argv],
             "rank": _manifest.rank_of_process() if self._rank is None else self._rank,
+            "world_size": _manifest.world_size(),
+            "not_asked": self._not_asked,
             "torch": str(torch.__version__),
             "models": models,
             "output": None if output is None else _manifest.printable(output),
@@ -652,7 +698,7 @@ class Injection:
             "folder": None if output is None else os.path.relpath(output, self.settings.output),
             "message": message,
             "stopped": self._why_not_whole(),
-            "idle": output is None and not self._message,
+            "idle": output is None and not self._message and not self._not_asked,
             "ended": ended,
         }
         path = os.path.join(folder, f"torch_{os.getpid()}.json")
@@ -684,7 +730,7 @@ class Injection:
                 else f"more than {MAX_MODELS} outermost modules; passed over"
             )
             sentences.append(f"{what}: {names}")
-        if not models and not sentences:
+        if not models and not sentences and not self._not_asked:
             sentences.append(
                 self._ignored
                 if self._ignored

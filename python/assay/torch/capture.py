@@ -24,6 +24,9 @@ import torch
 import assay
 from assay import _capture, _manifest
 from assay._interrupts import interrupts_held
+from assay._parallel import Parallel, parse_parallel, places_of_rank
+from assay._ranks import Ranks, asked_ranks
+from assay._run_id import id_of_job
 from assay.errors import Error, FormatError, make_error
 from assay.torch import _flat, _hooks, _topology
 from assay.torch._device import DevicePath
@@ -56,6 +59,13 @@ atexit.register(_close_open_captures)
 
 def _first_line(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _warn(sentence: str) -> None:
+    try:
+        print(f"assay: warning: {sentence}", file=sys.stderr)
+    except (OSError, ValueError):  # the host has closed its stderr
+        return
 
 
 def _let_injection_step_back(who: str) -> None:
@@ -164,7 +174,12 @@ class _Folder:
         self.rank = root / rank
         top = root / "manifest.json"
         host, config = json.dumps(_manifest.describe_host()), json.dumps({_BESIDE: True} if beside else {})
-        self.run_id, is_first = _capture.claim_run(str(top), _TOOL, host, config)
+        # A manifest that is there names the run.
+        job_id, why = (None, "") if top.exists() else id_of_job()
+        self.run_id, is_first = _capture.claim_run(str(top), _TOOL, host, config, job_id or "")
+        on_several_hosts = (_manifest.local_world_size() or _manifest.world_size()) < _manifest.world_size()
+        if is_first and why and on_several_hosts:
+            _warn(f"the run id is that of {root} alone: {why}; ASSAY_RUN_ID gives all hosts of a job the same one")
         # The process that others go beside may be slower than they are: then theirs only names the run.
         own_top = not beside and (is_first or _BESIDE in _config_of(top))
         self.manifests = [root / "manifest.json"] if own_top else []
@@ -232,6 +247,7 @@ class Capture:
         disk_limit: Optional[int],
         verify: bool,
         overwrite: bool = False,
+        parallel: Parallel = None,
         _force_device: bool = False,
         _outermost: bool = False,
         _beside: bool = False,
@@ -244,6 +260,8 @@ class Capture:
             raise FormatError("Usage", f"on_full must be 'wait' or 'drop', got {on_full!r}")
         if queue_bytes <= 0 or (disk_limit is not None and disk_limit < 0):
             raise FormatError("Usage", "queue_bytes must be positive and disk_limit not negative")
+        self._parallel = parse_parallel(parallel)
+        self._places = places_of_rank(self._parallel)
         named = _named_models(models)
         step_test, step_text = _step_test(steps)
         self._wanted = step_test
@@ -428,7 +446,7 @@ class Capture:
     def _say_what_is_hidden(self, plans: Iterable[_topology.NodePlan]) -> None:
         for first, reason, count in self._hidden(plans):
             modules = "1 module is" if count == 1 else f"{count} modules are"
-            self._warn(
+            _warn(
                 f"{modules} out of sight, {first!r} first ({reason}); "
                 f"{self.path / 'manifest.json'} lists what was captured"
             )
@@ -440,9 +458,9 @@ class Capture:
                 if any(_topology.matches(plan.name, plan.module, [pattern]) for plan in self._plans):
                     continue
                 if isinstance(pattern, str):
-                    self._warn(f"{option}: {_topology.matches_nothing(pattern, names)}")
+                    _warn(f"{option}: {_topology.matches_nothing(pattern, names)}")
                 else:
-                    self._warn(f"{option}: no module is a {pattern.__name__}")
+                    _warn(f"{option}: no module is a {pattern.__name__}")
 
     def _say_when_nothing_was_recorded(self) -> None:
         stats = self._session.stats()
@@ -450,18 +468,12 @@ class Capture:
             return
         calls = stats["steps"]
         if not calls:
-            self._warn(f"nothing was captured in {self.path}: the model was not called")
+            _warn(f"nothing was captured in {self.path}: the model was not called")
         elif self._wanted is not None and not any(self._wanted(step) for step in range(calls)):
             asked = self._config["steps"]
-            self._warn(f"nothing was captured in {self.path}: steps {asked} were not reached; there were {calls}")
+            _warn(f"nothing was captured in {self.path}: steps {asked} were not reached; there were {calls}")
         else:
-            self._warn(f"nothing was captured in {self.path}: no module that ran was to be recorded")
-
-    def _warn(self, sentence: str) -> None:
-        try:
-            print(f"assay: warning: {sentence}", file=sys.stderr)
-        except (OSError, ValueError):  # the host has closed its stderr
-            return
+            _warn(f"nothing was captured in {self.path}: no module that ran was to be recorded")
 
     def _missed(self) -> list[tuple[str, str, int]]:
         missed = [(p.name, p.hidden, 1) for p in self._plans if p.hidden and p.planned]
@@ -499,7 +511,14 @@ class Capture:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in unread)
         return f"{total} {'tensor has' if total == 1 else 'tensors have'} a record without values: {reasons}"
 
+    def _host(self) -> dict[str, Any]:
+        """What the manifest says of this process; its groups as they are known by now."""
+        self._places = self._places or places_of_rank(self._parallel)
+        host = _manifest.describe_host()
+        return {**host, "parallel": self._places} if self._places else host
+
     def _write_manifest(self, finished: Optional[str]) -> None:
+        host = json.dumps(self._host())
         executed = self._session.executed()
         planned = sum(plan.planned for plan in self._plans)
         captured = sum(bool(executed[n]) for n, plan in enumerate(self._plans) if plan.planned)
@@ -509,7 +528,7 @@ class Capture:
                 str(path),
                 self._folder.run_id,
                 _TOOL,
-                json.dumps(_manifest.describe_host()),
+                host,
                 json.dumps(self._config),
                 self._started,
                 finished,
@@ -559,7 +578,7 @@ class Capture:
         if was_open:
             self._say_when_nothing_was_recorded()
             if not self._outermost and (sentence := self._why_unread()):  # `assay dump` says it for all processes
-                self._warn(f"{sentence}; {self.path}")
+                _warn(f"{sentence}; {self.path}")
         try:
             self._write_manifest(finished=_capture.utc_now())
         except Error as error:
@@ -576,6 +595,26 @@ class Capture:
         traceback: Optional[TracebackType],
     ) -> None:
         self.remove()
+
+
+class _LeftOut(Capture):
+    """The handle of a rank that is not to capture: nothing is in its modules, and nothing is written."""
+
+    def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
+        self.path = Path(path)
+        self._in_block = False
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """The counters of a capture, all zero."""
+        names = ("steps", "records", "bytes", "shared", "dropped", "dropped_bytes", "waited_ms", "queue_bytes")
+        return {**dict.fromkeys(names, 0), "stopped": ""}
+
+    def flush(self) -> None:
+        return
+
+    def remove(self) -> None:
+        return
 
 
 def capture(
@@ -597,6 +636,8 @@ def capture(
     disk_limit: Optional[int] = None,
     verify: bool = False,
     overwrite: bool = False,
+    ranks: Ranks = None,
+    parallel: Parallel = None,
 ) -> Capture:
     """Captures what every module of a model receives and returns, from now on until ``remove()``.
 
@@ -631,6 +672,10 @@ def capture(
         overwrite: whether a run that the folder holds is removed first, as a notebook's cell that runs again needs;
             nothing else in it is touched. An earlier capture of this process into the folder ends, unless it is in a
             ``with`` block; a run that somebody else is still writing is refused.
+        ranks: which ranks of the job capture: None or ``"all"`` for all, one number, a list, or text such as
+            ``"0,8-15"``. In the others nothing is captured, written or slower.
+        parallel: sizes of the parallel groups, the fastest first, as ``"tp=2,pp=2,dp=2"`` or a dict; their product is
+            the size of the job. None: as the host's libraries tell (docs/formats/native.md).
 
     Returns:
         The handle; also a context manager that removes itself.
@@ -648,6 +693,9 @@ def capture(
         1
     """
     _let_injection_step_back("assay.capture()")
+    asked = asked_ranks(ranks)
+    if asked and not any(_manifest.rank_of_process() in part for part in asked):
+        return _LeftOut(path)
     return Capture(
         models,
         path,
@@ -666,4 +714,5 @@ def capture(
         disk_limit=disk_limit,
         verify=verify,
         overwrite=overwrite,
+        parallel=parallel,
     )

@@ -120,6 +120,7 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
     if (!step->wanted || !(node.wanted || options_.operators)) return;
     const AddedTime added(*step, frame.counts_step ? frame.begin_ns : now_ns());
     const Lock lock(*this, thread);
+    if (step->kept_calls != nullptr) step->calls = *std::exchange(step->kept_calls, nullptr);
     if (step->calls.size() < nodes_.size()) step->calls.resize(nodes_.size(), 0);
     frame.call = step->calls[number]++;
     if (options_.operators) {
@@ -202,6 +203,23 @@ void Session::finish_step(const std::shared_ptr<StepProgress>& step) {
   step->counts.added_ms = milliseconds(step->added_ns);
   if (!step->finished) finished_.push_back(step);
   step->finished = true;
+  if (roots_active_ == 0) keep_little_of(*step);
+}
+
+// A capture of millions of steps holds some 50 bytes of each.
+void Session::keep_little_of(StepProgress& step) {
+  if (options_.outermost) {  // another model may go on with any of them
+    if (last_calls_ == nullptr || *last_calls_ != step.calls)
+      last_calls_ = std::make_shared<const std::vector<uint32_t>>(std::move(step.calls));
+    step.kept_calls = last_calls_;
+    step.calls = std::vector<uint32_t>();
+    return;
+  }
+  std::erase_if(finished_, [this](const std::shared_ptr<StepProgress>& finished) {
+    if (finished.use_count() > 1) return false;
+    settled_.push_back(finished->counts);
+    return true;
+  });
 }
 
 // One synchronisation for everything that is on its way from the device.
@@ -273,7 +291,7 @@ void Session::close() noexcept {
 }
 
 std::vector<native::ManifestStep> Session::steps() const {
-  std::vector<native::ManifestStep> result;
+  std::vector<native::ManifestStep> result = settled_;
   for (const auto& step : finished_) result.push_back(step->counts);
   std::sort(result.begin(), result.end(),
             [](const auto& a, const auto& b) { return a.step < b.step; });

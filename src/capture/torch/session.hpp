@@ -54,6 +54,9 @@ struct StepProgress {
   bool wanted = false;
   uint64_t order = 0;
   std::vector<uint32_t> calls;  // by node number
+  /// Of a finished step that another model may go on with: shared with the step before it where
+  /// they are the same, as those of a decoding loop are.
+  std::shared_ptr<const std::vector<uint32_t>> kept_calls;
   native::ManifestStep counts;
   int64_t added_ns = 0;
   bool finished = false;  // listed among the finished steps
@@ -165,6 +168,7 @@ class Session {
   void note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs);
   void record_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
                        const OperatorFrame& frame);
+  void keep_little_of(StepProgress& step);
   void finish_step(const std::shared_ptr<StepProgress>& step);
   void fetch_device_results();
   void settle(StoredValue& value);
@@ -197,7 +201,9 @@ class Session {
   int64_t file_step_ = -2;
   std::shared_ptr<StepProgress> latest_;   // of the last root call that began
   std::shared_ptr<StepProgress> pending_;  // for calls before the next root call
-  std::vector<std::shared_ptr<StepProgress>> finished_;
+  std::vector<std::shared_ptr<StepProgress>> finished_;  // somebody may still count in them
+  std::vector<native::ManifestStep> settled_;            // nobody will
+  std::shared_ptr<const std::vector<uint32_t>> last_calls_;
   std::map<int64_t, std::shared_ptr<StepProgress>> by_number_;  // wanted steps, with `outermost`
   uint64_t shared_ = 0;
   bool off_ = false;

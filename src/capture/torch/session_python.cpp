@@ -281,18 +281,19 @@ PyType_Slot session_slots[] = {{Py_tp_new, reinterpret_cast<void*>(session_new)}
 PyType_Spec session_spec = {"assay._capture.Session", sizeof(SessionObject), 0,
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
 
-// claim_run(path of the folder's manifest, tool, host_json, config_json) -> (id, whether this
-// process is the first)
+// claim_run(path of the folder's manifest, tool, host_json, config_json, id of the job or "") ->
+// (id, whether this process is the first)
 PyObject* claim_run_python(PyObject*, PyObject* args) {
   std::string path;
-  const char *tool = nullptr, *host = nullptr, *config = nullptr;
-  if (!PyArg_ParseTuple(args, "O&sss", path_argument, &path, &tool, &host, &config)) return nullptr;
+  const char *tool = nullptr, *host = nullptr, *config = nullptr, *job_id = nullptr;
+  if (!PyArg_ParseTuple(args, "O&ssss", path_argument, &path, &tool, &host, &config, &job_id))
+    return nullptr;
   native::Manifest manifest;
   manifest.tool = tool;
   manifest.host_json = host;
   manifest.config_json = config;
   manifest.started = writer::utc_now();
-  const Result<writer::RunClaim> claim = writer::claim_run(path, std::move(manifest));
+  const Result<writer::RunClaim> claim = writer::claim_run(path, std::move(manifest), job_id);
   if (!claim) return raise_error(claim.error());
   return Py_BuildValue("(sN)", claim->id.c_str(), PyBool_FromLong(claim->is_first));
 }
@@ -367,10 +368,8 @@ PyMethodDef functions[] = {
     {"write_manifest", write_manifest_python, METH_VARARGS,
      "Writes manifest.json atomically; docs/formats/native.md."},
     {"claim_run", claim_run_python, METH_VARARGS,
-     "claim_run(path, tool, host_json, config_json) -> (id, is_first): which run a capture beside "
-     "that manifest "
-     "is "
-     "of."},
+     "claim_run(path, tool, host_json, config_json, job_id) -> (id, is_first): which run a capture "
+     "beside that manifest is of."},
     {"write_file", write_file_python, METH_VARARGS,
      "write_file(path, text): by way of a temporary file; FileError when it cannot be written."},
     {"in_root_call", in_root_call_python, METH_NOARGS,

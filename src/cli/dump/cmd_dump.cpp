@@ -70,7 +70,8 @@ Answer answer_of(const DumpRequest& request, const DumpResults& results,
     answer.outcome = "nothing_captured";
   else if (!results.warnings.empty())
     answer.outcome = "incomplete";
-  const std::vector<std::string>& told = results.captured_anything() ? lines : results.warnings;
+  const bool lines_tell = results.captured_anything() || results.nothing_was_asked();
+  const std::vector<std::string>& told = lines_tell ? lines : results.warnings;
   answer.sentence = told.empty() ? "nothing was captured" : told.front();
   return answer;
 }
@@ -128,7 +129,8 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
   run.end = *end;
   const DumpResults results = finish_dump(request, *places, run);
   if (end->signal != 0) voice.warning("the program " + end_text(end->exit_status, end->signal));
-  const bool lacking = !results.captured_anything() || !results.warnings.empty();
+  const bool lacking = !results.warnings.empty() ||
+                       (!results.captured_anything() && !results.nothing_was_asked());
   const int status =
       request.require && lacking && end->exit_status == 0 ? kCannotJudge : end->exit_status;
   const std::vector<std::string> lines = summary_lines(request, results);

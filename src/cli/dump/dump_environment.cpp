@@ -57,18 +57,6 @@ std::vector<EnvironmentChange> atb_variables(const DumpRequest& request, const D
   };
 }
 
-/// "0,0,2,4" -> "0,2-4", the way the PyTorch side writes steps; "" for all of them.
-std::string steps_of_range(const std::string& range) {
-  if (range == "all") return {};
-  std::string steps;
-  const std::vector<std::string_view> parts = split(range, ',');
-  for (size_t i = 0; i + 1 < parts.size(); i += 2) {
-    steps += (steps.empty() ? "" : ",") + std::string(parts[i]);
-    if (parts[i] != parts[i + 1]) steps += "-" + std::string(parts[i + 1]);
-  }
-  return steps;
-}
-
 std::string torch_settings(const DumpRequest& request, const DumpPlaces& places) {
   std::vector<std::string> patterns = request.modules;
   if (!request.operation_names.empty()) {
@@ -81,9 +69,11 @@ std::string torch_settings(const DumpRequest& request, const DumpPlaces& places)
   JsonObject json;
   json.add("output", places.output).add("layout", request.strict ? "strict" : "native");
   json.add("level", request.operators ? "operator" : "module").add("weights", request.weights);
-  json.add("steps", steps_of_range(request.range)).add_json("modules", json_texts(patterns));
+  json.add("steps", list_of_range(request.range)).add_json("modules", json_texts(patterns));
   json.add("statistics", statistics).add("full", full).add("digest", request.digest);
   json.add("report_dir", places.scratch);
+  json.add("ranks", list_of_range(request.ranks)).add("parallel", request.parallel);
+  json.add("node_memory", request.node_memory).add("disk_budget", request.disk_budget);
   json.add_json("seed", request.seed ? std::to_string(*request.seed) : "null");
   return json.text();
 }

@@ -89,12 +89,13 @@ TEST(DumpEnvironment, ThePyTorchSideGetsTheSameChoice) {
   request.operators = true;
   request.digest = true;
   request.weights = true;
+  request.ranks = "0,0,8,15";
   EXPECT_EQ(variables(request)["ASSAY_TORCH_DUMP"],
             "{\"output\":\"/"
             "d\",\"layout\":\"native\",\"level\":\"operator\",\"weights\":true,\"steps\":\"0,2-4\","
             "\"modules\":[\"model.*.mlp\"],"
             "\"statistics\":false,\"full\":true,\"digest\":true,\"report_dir\":\"/d/"
-            "4711\",\"seed\":null}");
+            "4711\",\"ranks\":\"0,8-15\",\"parallel\":\"\",\"node_memory\":0,\"disk_budget\":0,\"seed\":null}");
 }
 
 TEST(DumpEnvironment, WithoutLibrariesNothingIsPreloaded) {

@@ -8,6 +8,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/assignments.hpp"
+#include "cli/cmd_compare.hpp"
 #include "cli/commands.hpp"
 
 namespace assay::cli {
@@ -123,6 +124,14 @@ std::string seed_problem(std::string_view given) {
 std::string steps_problem(std::string_view given) {
   const Result<std::string> range = range_of_steps(given);
   return range ? std::string() : range.error().message;
+}
+std::string ranks_problem(std::string_view given) {
+  const Result<std::string> range = range_of_ranks(given);
+  return range ? std::string() : range.error().message;
+}
+std::string bytes_problem(std::string_view given) {
+  const Result<uint64_t> bytes = parse_bytes(given);
+  return bytes ? std::string() : bytes.error().message;
 }
 std::string queue_problem(std::string_view given) {
   const std::optional<int64_t> value = integer(given);
@@ -250,6 +259,19 @@ void add_queue_rows(Command& command, DumpRequest& request) {
 void add_our_rows(Command& command, DumpRequest& request) {
   command.add_list("--steps STEPS", "The same as -er as a list: 0,2-4, or all.",
                    parsed_into(request.range, range_of_steps), steps_problem);
+  command.add_list("--ranks RANKS",
+                   "PyTorch: only these ranks of the job capture and write: 0,8-15, or all "
+                   "(default).",
+                   parsed_into(request.ranks, range_of_ranks), ranks_problem);
+  command.add("--parallel SIZES",
+              "PyTorch: sizes of the job's parallel groups, the fastest first: tp=2,pp=2,dp=2.",
+              request.parallel);
+  command.add("--node-memory BYTES",
+              "PyTorch: memory of all ranks of a host for tensors on their way to disk: 8GiB.",
+              parsed_into(request.node_memory, parse_bytes), bytes_problem);
+  command.add("--disk-budget BYTES",
+              "PyTorch: what all ranks of a host may write together: 500GiB.",
+              parsed_into(request.disk_budget, parse_bytes), bytes_problem);
   command.add("--modules PATTERN ...",
               "PyTorch: only these module paths: model.layers.*.mlp; ggml: only nodes of these "
               "names: ffn_*",
@@ -302,7 +324,11 @@ std::string safe_string_problem(std::string_view text) {
   return {};
 }
 
-Result<std::string> range_of_steps(std::string_view given) {
+namespace {
+
+/// "0,2-4" -> "0,0,2,4"; `noun` is what the numbers count.
+Result<std::string> range_of(std::string_view given, const std::string& noun,
+                             const std::string& example) {
   const std::string text = without_blanks(given);
   if (text.empty() || text == "all") return std::string("all");
   std::string range;
@@ -311,15 +337,37 @@ Result<std::string> range_of_steps(std::string_view given) {
     const std::string_view first = part.substr(0, dash);
     const std::string_view last = dash == std::string_view::npos ? first : part.substr(dash + 1);
     if (!is_digits(first) || !is_digits(last) || !integer(first) || !integer(last))
-      return fail(Errc::Usage, "'" + std::string(given) + "' is no list of steps like 0,2-4");
+      return fail(Errc::Usage,
+                  "'" + std::string(given) + "' is no list of " + noun + "s like " + example);
     if (*integer(last) > kLargestRun)
-      return fail(Errc::Usage, "'" + std::string(given) + "': a step is a number from 0 to " +
-                                   std::to_string(kLargestRun));
+      return fail(Errc::Usage, "'" + std::string(given) + "': a " + noun +
+                                   " is a number from 0 to " + std::to_string(kLargestRun));
     if (*integer(first) > *integer(last))
       return fail(Errc::Usage, "'" + std::string(given) + "' ends before it begins");
     range += (range.empty() ? "" : ",") + std::string(first) + "," + std::string(last);
   }
   return range;
+}
+
+}  // namespace
+
+Result<std::string> range_of_steps(std::string_view given) {
+  return range_of(given, "step", "0,2-4");
+}
+
+Result<std::string> range_of_ranks(std::string_view given) {
+  return range_of(given, "rank", "0,8-15");
+}
+
+std::string list_of_range(const std::string& range) {
+  if (range == "all") return {};
+  std::string list;
+  const std::vector<std::string_view> parts = split(range, ',');
+  for (size_t i = 0; i + 1 < parts.size(); i += 2) {
+    list += (list.empty() ? "" : ",") + std::string(parts[i]);
+    if (parts[i] != parts[i + 1]) list += "-" + std::string(parts[i + 1]);
+  }
+  return list;
 }
 
 Result<std::vector<std::string>> split_command(std::string_view command) {

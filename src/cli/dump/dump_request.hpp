@@ -43,6 +43,10 @@ struct DumpRequest {
   bool weights = false;                   // of PyTorch and ggml programs, native layout
   bool caches = false;                    // of ggml programs
   bool digest = false;                    // of PyTorch and ggml programs, native layout
+  std::string ranks = "all";              // of PyTorch programs: pairs as in `range`, or "all"
+  std::string parallel = {};              // sizes of the job's groups: "tp=2,pp=2,dp=2"
+  uint64_t node_memory = 0;               // of all ranks of a host; 0: not said
+  uint64_t disk_budget = 0;               // likewise
   std::vector<std::string> modules = {};  // patterns of module paths, of names of ggml nodes
   std::vector<std::string> exclude = {};  // patterns of names of ggml nodes
   std::string probe_library;              // empty: our own
@@ -85,5 +89,9 @@ void add_program_row(Command& command, std::string_view help, std::string& exec)
 
 /// "0,2-4" -> "0,0,2,4"; "all" stays. errors  Usage
 [[nodiscard]] Result<std::string> range_of_steps(std::string_view steps);
+/// The same for ranks.
+[[nodiscard]] Result<std::string> range_of_ranks(std::string_view ranks);
+/// "0,0,2,4" -> "0,2-4", the way the PyTorch side and people write it; "" for all.
+[[nodiscard]] std::string list_of_range(const std::string& range);
 
 }  // namespace assay::cli

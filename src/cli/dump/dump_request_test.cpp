@@ -166,6 +166,9 @@ TEST(RangeOfSteps, TurnsAListIntoPairs) {
   EXPECT_EQ(*range_of_steps("all"), "all");
   EXPECT_FALSE(range_of_steps("4-2"));
   EXPECT_FALSE(range_of_steps("99999999999999999999"));
+  EXPECT_EQ(*range_of_ranks("0,8-15"), "0,0,8,15");
+  EXPECT_EQ(list_of_range("0,0,8,15"), "0,8-15");
+  EXPECT_EQ(list_of_range("all"), "");
 }
 
 }  // namespace

@@ -12,16 +12,19 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/ascii.hpp"
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
 #include "base/paths.hpp"
 #include "base/shell_words.hpp"
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "cli/dump/elf.hpp"
 #include "cli/dump/hidden_program.hpp"
+#include "cli/list_text.hpp"
 #include "cli/topology_files.hpp"
 #include "formats/cpu_profiling.hpp"
 #include "opcheck/choice.hpp"
@@ -425,6 +428,27 @@ void explain_processes(const DumpRequest& request, DumpResults* results) {
   }
 }
 
+/// Ranks of --ranks that the job does not have.
+void explain_ranks(const DumpRequest& request, DumpResults* results) {
+  int64_t world_size = 0;
+  for (const TorchReport& report : results->torch)
+    world_size = std::max(world_size, report.world_size);
+  if (request.ranks == "all" || world_size == 0) return;
+  const std::vector<std::string_view> bounds = split(request.ranks, ',');
+  std::string missing;
+  for (size_t i = 0; i + 1 < bounds.size(); i += 2) {
+    const int64_t first = std::max(parse_number<int64_t>(bounds[i]).value_or(0), world_size);
+    const int64_t last = parse_number<int64_t>(bounds[i + 1]).value_or(0);
+    if (first > last) continue;
+    missing += (missing.empty() ? "" : ",") + std::to_string(first) +
+               (first == last ? "" : "-" + std::to_string(last));
+  }
+  if (missing.empty()) return;
+  results->warnings.push_back(
+      "--ranks " + list_of_range(request.ranks) + ": the job has no rank " + missing +
+      (world_size == 1 ? ", only rank 0" : ", only 0-" + std::to_string(world_size - 1)));
+}
+
 void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults* results) {
   if (!results->processes.empty()) {
     if (!results->captured_anything()) {
@@ -436,6 +460,7 @@ void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults
     results->warnings.push_back("nothing was captured: " + why_no_process(request, run));
   }
   explain_processes(request, results);
+  explain_ranks(request, results);
 }
 
 // ---- manifest.json ----
@@ -505,6 +530,18 @@ std::string named(const Report& report, const DumpResults& results) {
          (is_of_many && !report.end.empty() ? " (" + report.end + ")" : "");
 }
 
+void add_ranks_left_out(const DumpRequest& request, const DumpResults& results,
+                        std::vector<std::string>* lines) {
+  std::set<int64_t> ranks;
+  for (const TorchReport& report : results.torch) {
+    if (report.not_asked) ranks.insert(report.rank);
+  }
+  if (ranks.empty()) return;
+  lines->push_back((ranks.size() == 1 ? "rank " : "ranks ") + number_list(ranks) + " here " +
+                   (ranks.size() == 1 ? "was" : "were") + " not asked for (--ranks " +
+                   list_of_range(request.ranks) + ")");
+}
+
 /// Beside processes with a run: those that had nothing to capture.
 void add_idle_processes(const DumpResults& results, std::vector<std::string>* lines) {
   for (const TorchReport& report : results.torch) {
@@ -548,6 +585,11 @@ bool DumpResults::captured_anything() const {
       return true;
   }
   return false;
+}
+
+bool DumpResults::nothing_was_asked() const {
+  return !captured_anything() && warnings.empty() &&
+         std::ranges::any_of(torch, [](const TorchReport& report) { return report.not_asked; });
 }
 
 DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places, const DumpRun& run) {
@@ -634,10 +676,12 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
     }
   }
   add_idle_processes(results, &lines);
+  add_ranks_left_out(request, results, &lines);
   return lines;
 }
 
 std::string next_command(const DumpRequest& request, const DumpResults& results) {
+  if (results.nothing_was_asked()) return "assay help dump";
   if (!results.captured_anything()) return "assay doctor";
   if (!request.next.empty()) return request.next;
   const std::string run = shell_quote(folder_of_run(results));

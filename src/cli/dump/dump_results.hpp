@@ -25,6 +25,8 @@ struct DumpResults {
 
   /// Anything at all.
   [[nodiscard]] bool captured_anything() const;
+  /// Nothing was captured because none of the ranks here was to (--ranks).
+  [[nodiscard]] bool nothing_was_asked() const;
 };
 
 /// Reads the summaries (those of dead processes from their status pages), merges the host

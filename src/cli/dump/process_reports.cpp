@@ -33,6 +33,9 @@ std::vector<std::string> report_files(const std::string& scratch, std::string_vi
 TorchReport torch_report_of(const ordered_json& json, const std::string& output) {
   TorchReport report;
   report.pid = json.value("pid", int64_t{0});
+  report.rank = json.value("rank", int64_t{0});
+  report.world_size = json.value("world_size", int64_t{0});
+  report.not_asked = json.value("not_asked", false);
   if (json.contains("folder") && json["folder"].is_string()) {
     report.output = output + "/" + json["folder"].get<std::string>();
   } else if (json.contains("output") && json["output"].is_string()) {
@@ -289,8 +292,10 @@ ProcessReports read_reports(const DumpPlaces& places, const DumpRun& run) {
   }
   add_unreported_runs(places, run.started, &reports);
   count_unfinished(&reports);
-  for (TorchReport& report : reports.torch)
+  for (TorchReport& report : reports.torch) {
+    if (report.not_asked) continue;
     tell_the_end(&report, "; it had imported torch, but recorded nothing", run, &reports.warnings);
+  }
   for (GgmlReport& report : reports.ggml)
     tell_the_end(&report, "; it had begun with a ggml graph, but recorded nothing", run,
                  &reports.warnings);

@@ -66,6 +66,7 @@ std::string Manifest::to_json() const {
   object.new_line().add_json(key::kHost, host_json);
   object.new_line().add_json(key::kConfig, config_json);
   if (!engines_json.empty()) object.new_line().add_json(key::kEngines, engines_json);
+  if (!joined_json.empty()) object.new_line().add_json(key::kJoined, joined_json);
   object.new_line().add(key::kStarted, started);
   object.add_json(key::kFinished, finished ? json_quote(*finished) : "null");
   object.new_line().add_json(key::kSteps, lines_of(steps));

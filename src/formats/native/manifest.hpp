@@ -44,6 +44,7 @@ struct Manifest {
   std::string host_json;     // an object, as the host's side describes itself
   std::string config_json;   // an object
   std::string engines_json;  // a list: the libraries that computed; empty: not said
+  std::string joined_json;   // an object: the ranks and hosts of a joined run; empty: it is none
   std::string started;       // ISO 8601, UTC
   std::optional<std::string> finished;
   std::vector<ManifestStep> steps;
@@ -61,10 +62,20 @@ struct Manifest {
   [[nodiscard]] std::string to_json() const;
 };
 
+/// The place of a rank in one of its parallel groups.
+struct ParallelPlace {
+  int64_t rank = 0;
+  int64_t size = 1;
+  friend bool operator==(const ParallelPlace&, const ParallelPlace&) = default;
+};
+/// By kind of group: "tp" "pp" "dp" "ep" "cp".
+using ParallelPlaces = std::map<std::string, ParallelPlace>;
+
 /// What a manifest says. Members of other types than expected are left out.
 struct ReadManifest : Manifest {
   bool complete = false;       // the capture came to its end, or it does not say
   bool is_as_written = false;  // its seal is that of its text; earlier versions have none
+  ParallelPlaces parallel;     // of the rank, where its capture knew them
   /// "tool", "host.torch", "config.steps" ...: for people.
   std::map<std::string, std::string> properties;
 };

@@ -28,6 +28,23 @@ bool is_as_written(const Json& manifest, std::string_view text, const Manifest& 
          stats::digest_text(stats::digest_bytes(as_bytes(text.substr(0, end)))) == seal;
 }
 
+/// {"tp": {"rank": 1, "size": 2}}; what is no place in a group is left out.
+ParallelPlaces read_parallel(const Json& host) {
+  ParallelPlaces places;
+  const Json* parallel = member(host, key::kParallel);
+  if (parallel == nullptr || !parallel->is_object()) return places;
+  for (const auto& [kind, place] : parallel->items()) {
+    const Json* rank = member(place, key::kRank);
+    const Json* size = member(place, key::kSize);
+    if (rank == nullptr || size == nullptr || !rank->is_number_integer() ||
+        !size->is_number_integer())
+      continue;
+    const ParallelPlace read{rank->get<int64_t>(), size->get<int64_t>()};
+    if (0 <= read.rank && read.rank < read.size) places.emplace(kind, read);
+  }
+  return places;
+}
+
 }  // namespace
 
 std::vector<MissedNode> read_missed(const Json& object) {
@@ -60,6 +77,7 @@ Result<ReadManifest> read_manifest(std::string_view text) {
     read.dropped = count_of(*sink, key::kDropped);
     read.stopped = text_of(*sink, key::kStopped);
   }
+  if (const Json* host = member(object, key::kHost)) read.parallel = read_parallel(*host);
   const Json* complete = member(object, key::kComplete);
   read.complete = complete == nullptr || *complete != false;
   read.is_as_written = is_as_written(object, text, read);

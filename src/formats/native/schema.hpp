@@ -4,9 +4,11 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 namespace assay::native {
 
@@ -20,6 +22,17 @@ inline constexpr std::string_view kManifestFormat = "assay-run";
 
 /// Between the path of a module and an operator that ran in it: "model.norm::aten.mul.Tensor.1".
 inline constexpr std::string_view kOperatorMark = "::";
+
+/// "rank3" and, of a second process of the rank, "rank3-4711" -> 3
+[[nodiscard]] inline std::optional<int> rank_of_folder(std::string_view name) {
+  if (!name.starts_with("rank")) return std::nullopt;
+  name.remove_prefix(4);
+  int rank = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
+  if (error != std::errc() || rank < 0) return std::nullopt;
+  if (end != name.data() + name.size() && *end != '-') return std::nullopt;
+  return rank;
+}
 
 /// What a tensor is to its node.
 enum class Role : uint8_t { Input, Output, Weight, Buffer };
@@ -90,9 +103,11 @@ inline constexpr Key kCount("count"), kNan("nan"), kPositiveInf("pos_inf"), kNeg
 
 // manifest.json
 inline constexpr Key kFormat("format"), kTool("tool"), kComplete("complete"), kId("id"),
-    kHost("host"), kConfig("config"), kEngines("engines"), kStarted("started"),
+    kHost("host"), kConfig("config"), kEngines("engines"), kJoined("joined"), kStarted("started"),
     kFinished("finished"), kSteps("steps"), kFiles("files"), kCoverage("coverage"), kSink("sink"),
     kSeal("seal");
+// `host`
+inline constexpr Key kParallel("parallel"), kRank("rank"), kSize("size");
 inline constexpr Key kTensors("tensors"), kRecords("records"), kWallMs("wall_ms"),
     kAddedMs("added_ms"), kEntries("entries");
 inline constexpr Key kPlanned("planned"), kCaptured("captured"), kMissed("missed");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native layout: docs/formats/native.md
-#include <charconv>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -26,24 +25,13 @@ struct RankFolder {
   int rank = 0;
 };
 
-/// "rank3" and "rank3-4711" -> 3
-std::optional<int> parse_rank_folder(std::string_view name) {
-  if (!name.starts_with("rank")) return std::nullopt;
-  name.remove_prefix(4);
-  int rank = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
-  if (error != std::errc() || rank < 0) return std::nullopt;
-  if (end != name.data() + name.size() && *end != '-') return std::nullopt;
-  return rank;
-}
-
 /// The rank folders below a run folder. The second process of one rank number gets the next free
 /// number, so that (rank, step, node, slot) stays unique.
 std::vector<RankFolder> find_rank_folders(const std::vector<FolderEntry>& entries, Run* run) {
   std::vector<RankFolder> folders;
   std::set<int> taken;
   for (const FolderEntry& entry : entries) {
-    const std::optional<int> rank = parse_rank_folder(entry.name);
+    const std::optional<int> rank = native::rank_of_folder(entry.name);
     if (!rank) continue;
     if (entry.kind != FolderEntry::Kind::Folder) {
       run->warnings.push_back(entry.path + ": " +
@@ -135,7 +123,7 @@ Attempt read_native(const std::string& path) {
   run.layout = Layout::Native;
   std::vector<RankFolder> folders;
   if (is_file(join_path(path, native::kRecordsFile))) {
-    const std::optional<int> rank = parse_rank_folder(base_name(boundary));
+    const std::optional<int> rank = native::rank_of_folder(base_name(boundary));
     folders.push_back({path, rank.value_or(0)});
   } else {
     folders = find_rank_folders(*entries, &run);
@@ -150,6 +138,7 @@ Attempt read_native(const std::string& path) {
   const std::vector<Manifest> manifests = read_manifests(path, folders, &run);
   compare_ids(folders, manifests, &run);
   for (size_t i = 0; i < folders.size(); ++i) {
+    if (!manifests[i].parallel.empty()) run.parallel[folders[i].rank] = manifests[i].parallel;
     read_topology(folders[i], &run);
     const RecordsFacts records = read_records(folders[i].path, folders[i].rank, boundary, &run);
     find_native_damage(folders[i].path, boundary, manifests[i], records, &run);
