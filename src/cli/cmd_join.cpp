@@ -88,8 +88,7 @@ std::string own_hostname() {
 std::string writer_of(const RankPart& part) {
   if (part.manifest.complete || !part.said("finished").empty()) return {};
   const auto pid = parse_number<int64_t>(part.said("host.pid"));
-  if (!pid || part.said("host.hostname") != own_hostname() ||
-      !is_running(static_cast<pid_t>(*pid)))
+  if (!pid || part.said("host.hostname") != own_hostname() || !is_running(static_cast<pid_t>(*pid)))
     return {};
   return "process " + std::to_string(*pid);
 }
@@ -142,20 +141,19 @@ Result<Joined> plan(const JoinRequest& request) {
         first = part.path;
       }
       if (part.manifest.id != joined.id)
-        return fail(refused(part.path, "is of another run than " + first + ": " +
-                                           part.manifest.id + ", not " + joined.id));
+        return fail(refused(part.path, "is of another run than " + first + ": " + part.manifest.id +
+                                           ", not " + joined.id));
       const auto [place, is_new] = source_of.try_emplace(part.rank, source);
       if (!is_new && place->second != source)
-        return fail(refused(part.path, "is rank " + std::to_string(part.rank) +
-                                           ", which " + place->second + " has, too"));
+        return fail(refused(part.path, "is rank " + std::to_string(part.rank) + ", which " +
+                                           place->second + " has, too"));
       joined.ranks.insert(part.rank);
       if (const std::string host = part.said("host.hostname"); !host.empty())
         joined.hosts.insert(host);
       joined.world_size =
           std::max({joined.world_size, part.rank + 1,
                     parse_number<int64_t>(part.said("host.world_size")).value_or(1)});
-      joined.complete =
-          joined.complete && part.manifest.complete && part.manifest.stopped.empty();
+      joined.complete = joined.complete && part.manifest.complete && part.manifest.stopped.empty();
       joined.parts.push_back(std::move(part));
     }
   }
@@ -218,7 +216,8 @@ std::string joined_json(const Joined& joined) {
     for (const RankPart& part : joined.parts) {
       if (part.said("host.hostname") == host) ranks.insert(part.rank);
     }
-    hosts.push_back(JsonObject().add("hostname", host).add_json("ranks", json_numbers(ranks)).text());
+    hosts.push_back(
+        JsonObject().add("hostname", host).add_json("ranks", json_numbers(ranks)).text());
   }
   return JsonObject()
       .add("world_size", joined.world_size)

@@ -199,8 +199,8 @@ class Session {
   int64_t steps_started_ = 0;
   int roots_active_ = 0;
   int64_t file_step_ = -2;
-  std::shared_ptr<StepProgress> latest_;   // of the last root call that began
-  std::shared_ptr<StepProgress> pending_;  // for calls before the next root call
+  std::shared_ptr<StepProgress> latest_;                 // of the last root call that began
+  std::shared_ptr<StepProgress> pending_;                // for calls before the next root call
   std::vector<std::shared_ptr<StepProgress>> finished_;  // somebody may still count in them
   std::vector<native::ManifestStep> settled_;            // nobody will
   std::shared_ptr<const std::vector<uint32_t>> last_calls_;

@@ -129,8 +129,8 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
   run.end = *end;
   const DumpResults results = finish_dump(request, *places, run);
   if (end->signal != 0) voice.warning("the program " + end_text(end->exit_status, end->signal));
-  const bool lacking = !results.warnings.empty() ||
-                       (!results.captured_anything() && !results.nothing_was_asked());
+  const bool lacking =
+      !results.warnings.empty() || (!results.captured_anything() && !results.nothing_was_asked());
   const int status =
       request.require && lacking && end->exit_status == 0 ? kCannotJudge : end->exit_status;
   const std::vector<std::string> lines = summary_lines(request, results);

@@ -95,7 +95,8 @@ TEST(DumpEnvironment, ThePyTorchSideGetsTheSameChoice) {
             "d\",\"layout\":\"native\",\"level\":\"operator\",\"weights\":true,\"steps\":\"0,2-4\","
             "\"modules\":[\"model.*.mlp\"],"
             "\"statistics\":false,\"full\":true,\"digest\":true,\"report_dir\":\"/d/"
-            "4711\",\"ranks\":\"0,8-15\",\"parallel\":\"\",\"node_memory\":0,\"disk_budget\":0,\"seed\":null}");
+            "4711\",\"ranks\":\"0,8-15\",\"parallel\":\"\",\"node_memory\":0,\"disk_budget\":0,"
+            "\"seed\":null}");
 }
 
 TEST(DumpEnvironment, WithoutLibrariesNothingIsPreloaded) {

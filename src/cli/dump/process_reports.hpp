@@ -39,7 +39,7 @@ struct TorchReport {
   int64_t rank = 0;
   int64_t world_size = 0;
   bool not_asked = false;  // its rank is none of --ranks
-  std::string output;  // folder of its run; empty: it captured nothing
+  std::string output;      // folder of its run; empty: it captured nothing
   uint64_t models = 0;
   uint64_t steps = 0;
   uint64_t tensors = 0;

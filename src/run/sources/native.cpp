@@ -2,10 +2,8 @@
 // The native layout: docs/formats/native.md
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
-#include "base/file_source.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "run/folder.hpp"
