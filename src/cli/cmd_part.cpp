@@ -61,6 +61,7 @@ Command part_command(const Caller& caller) {
               whole_number(0, kMaxJobs));
   command.add("--max-memory BYTES", "File pages kept in memory; default 256MiB",
               parsed_into(options->max_memory, parse_bytes));
+  command.example = "assay part < pairs > rows";
   command.run = [options](const ParsedArguments&) { return run_part_command(*options); };
   return command;
 }
