@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -163,6 +164,8 @@ struct Comparison {
   /// Why the runs are not comparable as a whole (find_damage(), find_gaps()), one sentence each.
   std::vector<std::string> gaps;
   bool damaged = false;  // a side is damaged: so say the first gaps
+  /// By rank of mine: its places in the groups of the job, where they are known.
+  std::map<int, native::ParallelPlaces> parallel;
   /// Pairs that were not compared because the user stopped it; a gap says so, too.
   size_t unfinished_pairs = 0;
 

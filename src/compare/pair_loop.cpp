@@ -17,6 +17,7 @@ Comparison begin_comparison(const run::Run& golden, const run::Run& mine,
   out.mine_layout = mine.layout;
   out.golden_records = golden.records.size();
   out.mine_records = mine.records.size();
+  out.parallel = mine.parallel;
   out.judged = !options.limits.empty();
   for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   return out;

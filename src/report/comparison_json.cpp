@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "report/judged_rows.hpp"
+#include "report/rank_errors.hpp"
 #include "report/verdict_json.hpp"
 
 namespace assay::report {
@@ -67,6 +68,36 @@ Json worst_json(const compare::Comparison& comparison) {
   return list;
 }
 
+Json rank_json(const RankErrors& one) {
+  return {{"pairs", one.pairs},
+          {"different", one.different},
+          {"unreadable", one.unreadable},
+          {"worst", number(one.worst)}};
+}
+
+/// Null for less than three ranks.
+Json ranks_json(const compare::Comparison& comparison) {
+  const auto summary = summarise_ranks(comparison, comparison.parallel);
+  if (!summary) return nullptr;
+  Json beside = Json::array();
+  for (const RankErrors& one : summary->beside) {
+    Json json = {{"rank", one.rank}};
+    json["groups"] = Json::object();
+    if (const auto places = comparison.parallel.find(one.rank);
+        places != comparison.parallel.end()) {
+      for (const auto& [group, place] : places->second) json["groups"][group] = place.rank;
+    }
+    json.update(rank_json(one));
+    json["first"] = row_json(*one.first_beside, comparison);
+    beside.push_back(std::move(json));
+  }
+  Json others = rank_json(summary->all_peers);
+  others["ranks"] = summary->peers;
+  return {{"sentence", summary->sentence.empty() ? Json(nullptr) : Json(summary->sentence)},
+          {"beside_peers", std::move(beside)},
+          {"others", std::move(others)}};
+}
+
 /// Rows by what is said of them, of the sheet that shows most; sheets of graphs show one each.
 Json verdicts_json(const ComparisonSummary& summary) {
   if (summary.verdict == nullptr) return nullptr;
@@ -92,6 +123,7 @@ std::string comparison_json(const ComparisonSummary& summary) {
   json["counts"] = counts_json(comparison);
   json["sheets"] = sheets_json(comparison);
   json["worst"] = worst_json(comparison);
+  json["ranks"] = ranks_json(comparison);
   json["verdicts"] = verdicts_json(summary);
   json["gaps"] = texts(comparison.gaps);
   std::vector<std::string> notes = summary.notes;

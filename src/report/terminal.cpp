@@ -9,6 +9,7 @@
 
 #include "base/display.hpp"
 #include "base/text.hpp"
+#include "report/rank_errors.hpp"
 #include "report/sparkline.hpp"
 #include "report/terminal_text.hpp"
 
@@ -102,26 +103,45 @@ std::vector<std::string> row_numbers(const Row& row) {
   return {"-", "-", "-"};
 }
 
-// What a row is called: its label, behind the step when there are several.
-std::string row_name(const Row& row, bool show_token, size_t width) {
-  const std::string token = show_token ? std::to_string(row.token_id) + " " : "";
-  return token + shorten(printable(row.label), width > token.size() + 8 ? width - token.size() : 8);
+// What stands in front of the label of a row: what there are several of.
+struct RowPlace {
+  bool rank = false;
+  bool step = false;
+
+  [[nodiscard]] std::string title(const std::string& name) const {
+    if (rank) return name + (step ? ", by rank and step" : ", by rank");
+    return step ? name + ", by step" : name;
+  }
+  [[nodiscard]] std::string text(const Row& row) const {
+    return (rank ? std::to_string(row.rank) + " " : "") +
+           (step ? std::to_string(row.token_id) + " " : "");
+  }
+};
+
+// What a row is called: its label, behind its place.
+std::string row_name(const Row& row, const RowPlace& place, size_t width) {
+  const std::string front = place.text(row);
+  return front + shorten(printable(row.label), width > front.size() + 8 ? width - front.size() : 8);
 }
 
-bool has_several_tokens(const Comparison& comparison) {
+RowPlace places_in(const Comparison& comparison) {
   std::set<int64_t> tokens;
+  std::set<int> ranks;
   for (const compare::Sheet& sheet : comparison.sheets) {
-    for (const Row& row : sheet.rows) tokens.insert(row.token_id);
+    for (const Row& row : sheet.rows) {
+      tokens.insert(row.token_id);
+      ranks.insert(row.rank);
+    }
   }
-  return tokens.size() > 1;
+  return {.rank = ranks.size() > 1, .step = tokens.size() > 1};
 }
 
 // As wide as the longest name, where there is room for it.
-size_t name_width_of(const std::string& title, const std::vector<const Row*>& rows, bool show_token,
-                     size_t room) {
+size_t name_width_of(const std::string& title, const std::vector<const Row*>& rows,
+                     const RowPlace& place, size_t room) {
   size_t longest = title.size();
   for (const Row* row : rows)
-    longest = std::max(longest, display_columns(row_name(*row, show_token, SIZE_MAX)));
+    longest = std::max(longest, display_columns(row_name(*row, place, SIZE_MAX)));
   return std::min(longest, std::max<size_t>(room, 16));
 }
 
@@ -143,19 +163,55 @@ void append_rows(const std::string& name, const std::vector<const Row*>& rows,
   if (rows.empty()) return;
   const auto width = static_cast<size_t>(options.width);
   const size_t fixed = 3 * (kNumberWidth + 1) + (comparison.judged ? 6 : 0);
-  const bool show_token = has_several_tokens(comparison);
-  const std::string title = show_token ? name + ", by step" : name;
-  const size_t name_width =
-      name_width_of(title, rows, show_token, width > fixed ? width - fixed : 0);
+  const RowPlace place = places_in(comparison);
+  const std::string title = place.title(name);
+  const size_t name_width = name_width_of(title, rows, place, width > fixed ? width - fixed : 0);
   const Columns head = heads(comparison);
   *out += "\n" + paint(pad_right(title, name_width), kBold, options.colour);
   for (const char* text : {head.first, head.second, head.third})
     *out += " " + pad_left(text, kNumberWidth);
   *out += "\n";
   for (const Row* row : rows) {
-    *out += pad_right(row_name(*row, show_token, name_width), name_width) +
+    *out += pad_right(row_name(*row, place, name_width), name_width) +
             row_end(*row, width > name_width ? width - name_width : 0, options);
   }
+}
+
+// Ranks that differ from their peers, what the others are together, and a sentence.
+std::string rank_lines(const Comparison& comparison, const TerminalOptions& options) {
+  constexpr size_t kShown = 8;
+  const auto summary = summarise_ranks(comparison, comparison.parallel);
+  if (!summary || summary->sentence.empty()) return {};
+  struct Line {
+    std::string name;
+    const RankErrors& errors;
+  };
+  std::vector<Line> lines;
+  for (const RankErrors& one : summary->beside) {
+    if (lines.size() == kShown) break;
+    const std::string places = places_text(comparison.parallel, one.rank);
+    lines.push_back({std::to_string(one.rank) + (places.empty() ? "" : " (" + places + ")"), one});
+  }
+  const size_t left_out = summary->beside.size() - lines.size();
+  if (summary->peers > 0)
+    lines.push_back(
+        {(summary->beside.empty() ? "all " : "the other ") + std::to_string(summary->peers),
+         summary->all_peers});
+  size_t width = 5;
+  for (const Line& line : lines) width = std::max(width, display_columns(line.name));
+  std::string out = "\n" + paint(pad_right("ranks", width), kBold, options.colour);
+  for (const char* head : {"pairs", "differ", "worst"}) out += " " + pad_left(head, kNumberWidth);
+  out += "\n";
+  for (const Line& line : lines) {
+    out += pad_right(line.name, width);
+    for (const std::string& number :
+         {std::to_string(line.errors.pairs), std::to_string(line.errors.different),
+          short_number(line.errors.worst)})
+      out += " " + pad_left(number, kNumberWidth);
+    out += "\n";
+  }
+  if (left_out > 0) out += "... and " + counted(left_out, "more rank") + "\n";
+  return out + hanging(printable(summary->sentence), 2, sentence_width(options)) + "\n";
 }
 
 // Where along the layers the runs part.
@@ -260,6 +316,7 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
            " rows left out: pairs that were only tried, of other shape\n";
   }
   out += notes(comparison, options);
+  out += rank_lines(comparison, options);
   append_rows("worst rows", comparison.worst_rows(options.worst_count), comparison, options, &out);
   out += layer_line(comparison, options) + first_beyond(comparison, options);
   out += "\n" + final_verdict(comparison, options);

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/rank_errors.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "base/display.hpp"
+#include "base/text.hpp"
+#include "report/terminal_text.hpp"
+
+namespace assay::report {
+namespace {
+
+constexpr double kShareBeside = 0.05;  // of the rows of a rank, until it differs from its peers
+constexpr size_t kFewestPeers = 3;     // ranks that have a place, of whose errors a median tells
+
+using Place = std::pair<int64_t, std::string_view>;  // step, label
+
+/// The middle one; of an even number the smaller of the two, so that two of four have to agree.
+double median_of(std::vector<double> errors) {
+  const auto middle = errors.begin() + static_cast<std::ptrdiff_t>((errors.size() - 1) / 2);
+  std::ranges::nth_element(errors, middle);
+  return *middle;
+}
+
+/// Of each place the median error of all ranks that have it.
+std::map<Place, double> medians_of(const std::vector<compare::Row>& rows) {
+  std::map<Place, std::vector<double>> errors;
+  for (const compare::Row& row : rows) {
+    if (const double error = error_of(row); !std::isnan(error))
+      errors[{row.token_id, row.label}].push_back(error);
+  }
+  std::map<Place, double> medians;
+  for (auto& [place, all] : errors)
+    if (all.size() >= kFewestPeers) medians[place] = median_of(std::move(all));
+  return medians;
+}
+
+bool is_beside(double error, double median) {
+  return median > 0 ? error >= kBesidePeers * median : error > 0;
+}
+
+bool comes_before(const compare::Row& a, const compare::Row& b) {
+  return std::tuple(a.token_id, a.order) < std::tuple(b.token_id, b.order);
+}
+
+std::map<int, RankErrors> errors_by_rank(const std::vector<compare::Row>& rows,
+                                         const std::map<Place, double>& medians,
+                                         std::set<int>* without_doubt) {
+  std::map<int, RankErrors> ranks;
+  for (const compare::Row& row : rows) {
+    if (row.filtered) continue;
+    RankErrors& one = ranks[row.rank];
+    one.rank = row.rank;
+    ++one.pairs;
+    const double error = error_of(row);
+    if (std::isnan(error)) {
+      ++one.unreadable;
+      continue;
+    }
+    one.different += row.identical ? 0 : 1;
+    one.worst = std::max(one.worst, error);
+    const auto median = medians.find({row.token_id, row.label});
+    if (median == medians.end() || !is_beside(error, median->second)) continue;
+    ++one.beside_peers;
+    if (median->second == 0) without_doubt->insert(row.rank);
+    if (one.first_beside == nullptr || comes_before(row, *one.first_beside)) {
+      one.first_beside = &row;
+      one.peers_there = median->second;
+    }
+  }
+  return ranks;
+}
+
+/// "tp 5" when the ranks are exactly those of one place of a group; empty otherwise.
+std::string common_place(const std::vector<RankErrors>& beside, const std::set<int>& all,
+                         const std::map<int, native::ParallelPlaces>& parallel) {
+  std::map<std::pair<std::string, int64_t>, std::set<int>> ranks_of;
+  for (const int rank : all) {
+    const auto places = parallel.find(rank);
+    if (places == parallel.end()) continue;
+    for (const auto& [group, place] : places->second)
+      if (place.size > 1) ranks_of[{group, place.rank}].insert(rank);
+  }
+  std::set<int> wanted;
+  for (const RankErrors& one : beside) wanted.insert(one.rank);
+  for (const auto& [place, ranks] : ranks_of)
+    if (ranks == wanted) return place.first + " " + std::to_string(place.second);
+  return {};
+}
+
+std::string name_of(const std::vector<RankErrors>& beside, const std::string& place) {
+  if (beside.size() == 1) return "rank " + std::to_string(beside[0].rank) + " differs from its ";
+  const std::string count = std::to_string(beside.size());
+  if (!place.empty()) return "the " + count + " ranks of " + place + " differ from their ";
+  constexpr size_t kNamed = 16;
+  std::vector<int64_t> numbers;
+  for (const RankErrors& one : beside) numbers.push_back(one.rank);
+  const std::string list = number_ranges(numbers, ", ");
+  return (beside.size() <= kNamed ? "ranks " + list : count + " ranks") + " differ from their ";
+}
+
+std::string sentence_of(const RankSummary& summary, const std::string& place) {
+  const RankErrors& peers = summary.all_peers;
+  if (summary.beside.empty())
+    return peers.different == 0 ? std::string()
+                                : "the " + std::to_string(summary.peers) + " ranks differ alike";
+  const auto first =
+      std::ranges::min_element(summary.beside, [](const RankErrors& a, const RankErrors& b) {
+        return comes_before(*a.first_beside, *b.first_beside);
+      });
+  const compare::Row& row = *first->first_beside;
+  return name_of(summary.beside, place) + counted(summary.peers, "peer") + ", from " + row.label +
+         " of step " + std::to_string(row.token_id) + " on: " + short_number(error_of(row)) +
+         " there, " +
+         (first->peers_there == 0 ? "they are equal to golden"
+                                  : "theirs is " + short_number(first->peers_there));
+}
+
+}  // namespace
+
+double error_of(const compare::Row& row) {
+  if (!row.comparable) return NAN;
+  if (row.identical) return 0;
+  if (row.metrics) return row.metrics->relative_euclidean_distance;
+  return row.summary ? row.summary->l2_norm.relative : NAN;
+}
+
+std::optional<RankSummary> summarise_ranks(const compare::Comparison& comparison,
+                                           const std::map<int, native::ParallelPlaces>& parallel) {
+  if (comparison.sheets.empty() || comparison.sheets.back().graph >= 0) return std::nullopt;
+  const std::vector<compare::Row>& rows = comparison.sheets.back().rows;
+  std::set<int> all;
+  for (const compare::Row& row : rows) all.insert(row.rank);
+  if (all.size() < kFewestPeers) return std::nullopt;
+  std::set<int> without_doubt;
+  const std::map<int, RankErrors> ranks = errors_by_rank(rows, medians_of(rows), &without_doubt);
+  RankSummary summary;
+  for (const auto& [rank, one] : ranks) {
+    const bool is_one_of_many =
+        static_cast<double>(one.beside_peers) >= kShareBeside * static_cast<double>(one.pairs);
+    if (one.beside_peers > 0 && (is_one_of_many || without_doubt.contains(rank))) {
+      summary.beside.push_back(one);
+      continue;
+    }
+    ++summary.peers;
+    summary.all_peers.pairs += one.pairs;
+    summary.all_peers.different += one.different;
+    summary.all_peers.unreadable += one.unreadable;
+    summary.all_peers.worst = std::max(summary.all_peers.worst, one.worst);
+  }
+  summary.sentence = sentence_of(summary, common_place(summary.beside, all, parallel));
+  return summary;
+}
+
+std::string places_text(const std::map<int, native::ParallelPlaces>& parallel, int rank) {
+  std::string text;
+  const auto places = parallel.find(rank);
+  if (places == parallel.end()) return text;
+  for (const auto& [group, place] : places->second) {
+    if (place.size > 1)
+      text += (text.empty() ? "" : ", ") + group + " " + std::to_string(place.rank);
+  }
+  return text;
+}
+
+}  // namespace assay::report
