@@ -33,6 +33,7 @@ from bench.campaign.fuzzing import Fuzzing
 from bench.campaign.gates import FaultyGates, HealthyGates
 from bench.campaign.kills import Kills
 from bench.campaign.large import Large
+from bench.campaign.ranks import Ranks
 from bench.campaign.state import Busy, Identity, State, commit_of_checkout
 from bench.campaign.verdicts import HealthyPairs, Verdicts
 from bench.measure import load_average
@@ -87,6 +88,7 @@ def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
     # Those with long cases first: what they take too long, the others have less.
     return (
         Large(),
+        Ranks(),
         Fuzzing(options.fuzzers),
         Kills(),
         DamageOfRuns(),
