@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -117,8 +118,12 @@ def alone(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def report_of(folder: Path) -> dict[str, bytes]:
-    """The report's files by their ending."""
-    return {file.suffix: file.read_bytes() for file in folder.iterdir() if file.suffix != ".xlsx"}
+    """The report's files, by their names without the time: "msit_cmp_report.jsonl"."""
+    return {re.sub(r"_\d{14}", "", file.name): file.read_bytes() for file in folder.iterdir()}
+
+
+def rows_of(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in report_of(folder)["msit_cmp_report.jsonl"].splitlines()]
 
 
 def said(result: subprocess.CompletedProcess[str]) -> list[str]:
@@ -212,8 +217,8 @@ def test_a_part_that_fails_is_rows_with_the_reason(runs, tmp_path):
         made.run(*words, "-o", tmp_path / "there")
     finally:
         made.close()
-    rows = [json.loads(line) for line in report_of(tmp_path / "there")[".jsonl"].splitlines()]
-    healthy = [json.loads(line) for line in report_of(tmp_path / "here")[".jsonl"].splitlines()]
+    rows = rows_of(tmp_path / "there")
+    healthy = rows_of(tmp_path / "here")
     assert len(rows) == len(healthy) == RANKS * STEPS * LAYERS
     for row, other in zip(rows, healthy):
         if (row["rank"], row["token_id"]) == (1, 0):
@@ -243,7 +248,7 @@ def test_ctrl_c_leaves_a_report_of_what_is_done(runs, tmp_path):
     finally:
         made.close()
     assert command.returncode == 130, (out, errors)
-    rows = [json.loads(line) for line in report_of(tmp_path / "out")[".jsonl"].splitlines()]
+    rows = rows_of(tmp_path / "out")
     stopped = [row for row in rows if row["cmp_fail_reason"]]
     assert 0 < len(stopped) < len(rows)
     assert all("stopped by the user" in row["cmp_fail_reason"] for row in stopped)
