@@ -22,9 +22,10 @@ struct Completed {
   Command command;
 };
 
-/// A row that stands for a command of that program; older grammars of one are none.
+/// A row that stands for a command of that program; older grammars of one are none, nor is what
+/// only programs start.
 bool is_of(const CommandRow& row, bool old) {
-  return row.is_meant == nullptr && (!old || row.is_old);
+  return row.is_meant == nullptr && !row.summary.empty() && (!old || row.is_old);
 }
 
 std::vector<Completed> completed_commands() {
