@@ -2,6 +2,7 @@
 #include "run/native_records.hpp"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -307,6 +308,14 @@ class SketchFile {
   bool is_full_ = false;
 };
 
+/// A file with holes may be of any size, so it is not read as a whole before its lines are.
+bool has_holes(const std::string& path) {
+  struct stat info{};
+  constexpr uint64_t kBlockBytes = 512;
+  return !is_url(path) && ::stat(path.c_str(), &info) == 0 &&
+         static_cast<uint64_t>(info.st_blocks) * kBlockBytes < static_cast<uint64_t>(info.st_size);
+}
+
 void count(const RecordsLine& line, RecordsFacts* facts) {
   const int64_t number = line.operation ? line.operation->step : line.record.step;
   if (number < 0) return;
@@ -342,7 +351,7 @@ class RecordsReader {
       return std::move(facts_);
     }
     facts_.file = *file;
-    const bool is_long = file->bytes().size() >= kLeastIndexedBytes;
+    const bool is_long = file->bytes().size() >= kLeastIndexedBytes && !has_holes(path_);
     if (is_long) {
       facts_.digest = digest_of(*file);
       if (read_index()) return std::move(facts_);
