@@ -53,7 +53,7 @@ TEST(ParseRecordsLine, ReadsASketch) {
       R"({"n":0,"stats":{"count":9,"l2":3,"sketch":"3f800000c0200000)" + zeros + "\"}}");
   ASSERT_TRUE(line) << line.error().describe();
   ASSERT_TRUE(line->record.stats->sketch);
-  const stats::Sketch& sketch = *line->record.stats->sketch;
+  const stats::Sketch sketch = *line->record.stats->sketch;
   EXPECT_EQ(sketch[0], 1.0f);
   EXPECT_EQ(sketch[1], -2.5f);
   EXPECT_EQ(sketch[15], 0.0f);
