@@ -98,6 +98,11 @@ constexpr std::array kTextColumns = {text_column<&R::step_name>(),
                                      place_text_column<&B::member>(false)};
 constexpr std::array kDimsColumns = {DimsColumn{&R::shape}, DimsColumn{&R::strides}};
 
+/// Counts may be any numbers from a file, whose sum need not be one.
+bool counts_non_finite(const stats::TensorStats& stats) {
+  return stats.nan_count != 0 || stats.positive_inf_count != 0 || stats.negative_inf_count != 0;
+}
+
 int64_t flags_of(const TensorRecord& record) {
   unsigned flags = 0;
   if (record.bytes) flags |= kHasBytes;
@@ -106,7 +111,7 @@ int64_t flags_of(const TensorRecord& record) {
     const stats::TensorStats stats = *record.stats;
     flags |= kHasStats;
     if (stats.sketch) flags |= kHasSketch;
-    if (stats.has_non_finite()) flags |= kHasNonFinite;
+    if (counts_non_finite(stats)) flags |= kHasNonFinite;
   }
   if (record.digest) flags |= kHasDigest;
   if (record.dtype) flags |= kHasDtype;
@@ -263,7 +268,7 @@ class Packer {
         append(buffer_, number);
     });
     for_each_stats([&](const stats::TensorStats& stats) {
-      if (!stats.has_non_finite()) return;
+      if (!counts_non_finite(stats)) return;
       for (const int64_t count :
            {stats.nan_count, stats.positive_inf_count, stats.negative_inf_count})
         append(buffer_, count);
@@ -444,7 +449,7 @@ class Unpacker {
       if (dtype < 0 || dtype >= kDTypeCount) return fail(no_such("element type"));
       one.dtype = static_cast<DType>(dtype);
     }
-    if (has(i, kHasStats)) fill_stats(i, &one);
+    if (has(i, kHasStats)) ASSAY_TRY_STATUS(fill_stats(i, &one));
     if (has(i, kHasDigest)) {
       one.digest = load<stats::Digest>(digests_.data());
       digests_ = digests_.subspan(sizeof(stats::Digest));
@@ -459,7 +464,7 @@ class Unpacker {
     return {};
   }
 
-  void fill_stats(size_t i, TensorRecord* one) {
+  Status fill_stats(size_t i, TensorRecord* one) {
     stats::TensorStats stats;
     stats.count = value_counts_.at(i);
     stats.min = next_number();
@@ -473,9 +478,12 @@ class Unpacker {
       stats.negative_inf_count = counts[2];
       non_finite_ = non_finite_.subspan(sizeof(counts));
     }
+    if (std::min(
+            {stats.count, stats.nan_count, stats.positive_inf_count, stats.negative_inf_count}) < 0)
+      return fail(no_such("number of values"));
     if (!has(i, kHasSketch)) {
       one->stats = stats;
-      return;
+      return {};
     }
     const void* const sketch = sketches_.data();
     sketches_ = sketches_.subspan(sizeof(stats::Sketch));
@@ -485,6 +493,7 @@ class Unpacker {
       stats.sketch = load<stats::Sketch>(sketch);
       one->stats = stats;
     }
+    return {};
   }
 
   double next_number() {
