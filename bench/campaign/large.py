@@ -13,7 +13,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import sealing
-from bench.campaign.campaign import FAILED, OK, ROOT, Campaign, Case, Result, Workplace, rounds
+from bench.campaign.campaign import FAILED, OK, Campaign, Case, Result, Workplace, rounds
+from bench.campaign.measured import Done, run_measured
 from bench.compare_speed import find_assay
 from bench.measure import NotAvailable
 from bench.report import Row
@@ -32,16 +32,6 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # fifth to spare; the aim is 300 bytes a record.
 OPEN_BASE, OPEN_A_RECORD = 192 * MIB, 2 * KIB
 COMPARE_BASE, COMPARE_A_RECORD = 512 * MIB, 10 * KIB
-
-# Runs a command and writes its exit status and the most memory it held into a file. A process of its own, with little
-# memory: what a process holds when it starts another counts as resident memory of that one, too.
-_MEASURE = """
-import os, sys
-process = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
-_, status, usage = os.wait4(process, 0)
-with open(sys.argv[1], "w") as file:
-    print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, file=file)
-"""
 
 
 @dataclass(frozen=True)
@@ -128,16 +118,6 @@ class Large(Campaign):
         return rows
 
 
-@dataclass
-class _Done:
-    """A command that has ended: exit status, what it printed, seconds, and the most memory it held, in bytes."""
-
-    status: int
-    output: str
-    seconds: float
-    resident: int
-
-
 class _Trial:
     """The steps of one case; `_problems` are the promises that they broke."""
 
@@ -187,16 +167,9 @@ class _Trial:
         limits = ["--atol", "0", "--rtol", "0"]
         return [self._assay, "compare", str(golden), str(mine), "-o", report, "--cmp-level", "api", *limits]
 
-    def _command(self, words: list[str], bound: int) -> _Done:
+    def _command(self, words: list[str], bound: int) -> Done:
         """Runs a command; more memory than a bound other than 0 is a problem."""
-        usage = self._folder / "usage.txt"
-        measured = [sys.executable, "-I", "-S", "-c", _MEASURE, str(usage), *words]
-        begin = time.monotonic()
-        ended = subprocess.run(
-            measured, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
-        )
-        status, resident = map(int, usage.read_text().split())
-        done = _Done(status, ended.stdout, time.monotonic() - begin, resident * KIB)
+        done = run_measured(words, self._folder / "usage.txt")
         if bound and done.resident > bound:
             what = " ".join(words[:2])
             self._problems.append(f"{what} held {done.resident // MIB} MiB, the bound is {bound // MIB} MiB")

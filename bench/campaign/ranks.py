@@ -14,7 +14,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Optional
@@ -22,6 +21,7 @@ from typing import Any, Optional
 import numpy
 
 from bench.campaign.campaign import FAILED, OK, ROOT, Campaign, Case, Result, Workplace
+from bench.campaign.measured import run_measured
 from bench.compare_speed import find_assay
 from bench.measure import NotAvailable
 from bench.report import Row
@@ -150,18 +150,7 @@ def write_job(folder: Path, ranks: int, wrong: int | None) -> None:
 
 def _compare(folder: Path, assay: str, ranks: int, wrong: int) -> Result:
     words = [assay, "compare", str(folder / "golden"), str(folder / "mine"), "--cmp-level", "api", "--jsonl"]
-    usage = folder / "usage"
-    begin = time.monotonic()
-    here = subprocess.run(
-        ["/usr/bin/env", "python3", "-c", _USAGE, str(usage), *words, "-o", str(folder / "here")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    seconds = time.monotonic() - begin
-    resident = int(usage.read_text()) << 10
+    here = run_measured([*words, "-o", str(folder / "here")], folder / "usage.txt")
     there = subprocess.run(
         [sys.executable, "-c", _CLUSTER, str(NODES), *words, "-o", str(folder / "there")],
         cwd=ROOT,
@@ -173,34 +162,23 @@ def _compare(folder: Path, assay: str, ranks: int, wrong: int) -> Result:
     on_ray = json.loads(there.stdout.splitlines()[-1])
     problems = []
     sentence = f"rank {wrong} differs from its {ranks - 1} peers, from model.layers.{LAYERS // 2}.mlp output of step 0"
-    if sentence not in " ".join(here.stdout.split()):
-        problems.append(f"the wrong rank is not named: {here.stdout[-1000:]}")
+    if sentence not in " ".join(here.output.split()):
+        problems.append(f"the wrong rank is not named: {here.output[-1000:]}")
     if _report(folder / "there") != _report(folder / "here"):
         problems.append(f"on Ray the report is another one, status {on_ray['status']}: {on_ray['output'][-1000:]}")
-    if resident > MOST_DRIVER_BYTES:
-        problems.append(f"one process held {resident >> 20} MiB")
+    if here.resident > MOST_DRIVER_BYTES:
+        problems.append(f"one process held {here.resident >> 20} MiB")
     parts = ranks * STEPS
     return {
         "outcome": FAILED if problems else OK,
         "reason": "; ".join(problems),
         "pairs": parts * LAYERS,
         "parts": parts,
-        "s": seconds,
-        "MB": resident / 1e6,
+        "s": here.seconds,
+        "MB": here.resident / 1e6,
         "Ray s": on_ray["seconds"],
-        "ms a part": 1e3 * max(0.0, on_ray["seconds"] - seconds) / parts,
+        "ms a part": 1e3 * max(0.0, on_ray["seconds"] - here.seconds) / parts,
     }
-
-
-# Memory of the command alone: what a process holds when it starts another one counts, too.
-_USAGE = """
-import os, sys
-process = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
-_, status, usage = os.wait4(process, 0)
-with open(sys.argv[1], "w") as file:
-    print(usage.ru_maxrss, file=file)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
 
 
 def _report(folder: Path) -> list[bytes]:
