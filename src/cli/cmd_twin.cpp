@@ -2,29 +2,14 @@
 // `assay twin`: reads the options and has Python do it (python/assay/twin).
 #include <memory>
 
-#include "base/python_program.hpp"
 #include "cli/answer.hpp"
 #include "cli/commands.hpp"
 #include "cli/dump/child_process.hpp"
+#include "cli/python_driver.hpp"
 #include "cli/ranges.hpp"
 
 namespace assay::cli {
 namespace {
-
-// "" is the working directory, which has no say in what is imported. Status 2: docs/commands/twin.md.
-constexpr const char* kDriver = R"(
-import sys
-if sys.path[0] == "":
-    del sys.path[0]
-try:
-    from assay.twin.__main__ import main
-except ModuleNotFoundError as why:
-    print(f"error: {sys.executable} has no package {why.name}; pip install 'assay-llm[twin]', "
-          "or name another Python in ASSAY_PYTHON", file=sys.stderr)
-    print("next: assay help twin", file=sys.stderr)
-    sys.exit(2)
-sys.exit(main(sys.argv[1:]))
-)";
 
 struct TwinOptions {
   std::string model;
@@ -40,7 +25,7 @@ struct TwinOptions {
 };
 
 std::vector<std::string> python_words(const TwinOptions& options) {
-  std::vector<std::string> words = {python_program(), "-c", kDriver};
+  Words words = python_driver("from assay.twin.__main__ import main", "twin", "assay help twin");
   words.emplace_back(options.check ? "check" : "make");
   if (options.json) words.emplace_back("--json");
   if (options.check) {

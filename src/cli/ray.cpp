@@ -3,27 +3,12 @@
 
 #include <unistd.h>
 
-#include "base/python_program.hpp"
 #include "cli/command.hpp"
 #include "cli/dump/child_process.hpp"
+#include "cli/python_driver.hpp"
 
 namespace assay::cli {
 namespace {
-
-// "" is the working directory, which has no say in what is imported.
-constexpr const char* kDriver = R"(
-import sys
-if sys.path[0] == "":
-    del sys.path[0]
-try:
-    import ray
-    from assay.ray.driver import main
-except ModuleNotFoundError as why:
-    print(f"error: {sys.executable} has no package {why.name}; pip install 'assay-llm[ray]', "
-          "or name another Python in ASSAY_PYTHON", file=sys.stderr)
-    sys.exit(2)
-sys.exit(main(sys.argv[1:]))
-)";
 
 /// The running program, which the driver starts again.
 std::string this_program() {
@@ -58,7 +43,8 @@ bool has_to_hand_over(const RayRequest& request) {
 }
 
 int hand_over_to_ray(const RayRequest& request, const std::string& name, const Words& words) {
-  Words command = {python_program(), "-c", kDriver, "--program=" + this_program()};
+  Words command = python_driver("import ray\nfrom assay.ray.driver import main", "ray");
+  command.push_back("--program=" + this_program());
   if (!request.address.empty()) command.push_back("--address=" + request.address);
   for (const std::string& path : request.host_paths) command.push_back("--map-host=" + path);
   if (!request.resume.empty()) command.push_back("--resume=" + request.resume);

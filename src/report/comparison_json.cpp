@@ -49,11 +49,8 @@ Json sheets_json(const compare::Comparison& comparison) {
 }
 
 Json row_json(const compare::Row& row, const compare::Comparison& comparison) {
-  const double error = row.metrics   ? row.metrics->relative_euclidean_distance
-                       : row.summary ? row.summary->l2_norm.relative
-                                     : NAN;
   Json json = {{"name", repair_utf8(row.label)}, {"step", row.token_id}, {"rank", row.rank}};
-  json["error"] = row.comparable ? number(error) : Json(nullptr);
+  json["error"] = number(error_of(row));
   json["beyond_limit"] =
       comparison.judged ? Json(row.outcome == compare::Outcome::Fail) : Json(nullptr);
   const std::string& reason = row.comparable ? row.exceeded : row.fail_reason;
