@@ -48,15 +48,20 @@ Status write_all(int fd, ByteSpan content, const std::string& path_for_errors) {
 
 namespace {
 
-Result<TemporaryFile> write_temporary(const std::string& path, ByteSpan content, unsigned mode) {
+Result<TemporaryFile> write_temporary(const std::string& path, const PieceWriter& write,
+                                      unsigned mode) {
   TemporaryFile temporary(path + ".tmp" + std::to_string(::getpid()));
   const int fd = above_standard_streams(
       ::open(temporary.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (fd < 0) return fail(errno_error(errno, "create", path));
-  Status status = write_all(fd, content, path);
+  Status status = write([&](ByteSpan bytes) { return write_all(fd, bytes, path); });
   if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
   ASSAY_TRY_STATUS(std::move(status));
   return temporary;
+}
+
+PieceWriter whole(ByteSpan content) {
+  return [content](const ByteSink& sink) { return sink(content); };
 }
 
 // 0 or an error number; EEXIST when the name is taken.
@@ -73,7 +78,7 @@ int rename_to_free_name(const std::string& temporary, const std::string& path) {
 }  // namespace
 
 Result<bool> create_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
-  ASSAY_TRY(TemporaryFile temporary, write_temporary(path, content, mode));
+  ASSAY_TRY(TemporaryFile temporary, write_temporary(path, whole(content), mode));
   const int reason = rename_to_free_name(temporary.path(), path);
   if (reason == EEXIST) return false;
   if (reason != 0) return fail(errno_error(reason, "rename into place", path));
@@ -81,12 +86,16 @@ Result<bool> create_file_atomically(const std::string& path, ByteSpan content, u
   return true;
 }
 
-Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
-  ASSAY_TRY(TemporaryFile temporary, write_temporary(path, content, mode));
+Status write_pieces_atomically(const std::string& path, const PieceWriter& write, unsigned mode) {
+  ASSAY_TRY(TemporaryFile temporary, write_temporary(path, write, mode));
   if (::rename(temporary.path().c_str(), path.c_str()) != 0)
     return fail(errno_error(errno, "rename into place", path));
   temporary.keep();
   return {};
+}
+
+Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
+  return write_pieces_atomically(path, whole(content), mode);
 }
 
 }  // namespace assay

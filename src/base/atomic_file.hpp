@@ -17,6 +17,11 @@ namespace assay {
 [[nodiscard]] Status write_file_atomically(const std::string& path, ByteSpan content,
                                            unsigned mode = 0666);
 
+/// The same for a content that is made piece by piece.
+/// errors  of `write` | as above
+[[nodiscard]] Status write_pieces_atomically(const std::string& path, const PieceWriter& write,
+                                             unsigned mode = 0666);
+
 /// The same under a name that nobody has: false when it is taken, also by a process that was
 /// faster.
 [[nodiscard]] Result<bool> create_file_atomically(const std::string& path, ByteSpan content,

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,10 @@ namespace assay {
 static_assert(std::endian::native == std::endian::little, "every format here is little-endian");
 
 using ByteSpan = std::span<const std::byte>;
+/// Takes the next bytes of a content that is made piece by piece.
+using ByteSink = std::function<Status(ByteSpan bytes)>;
+/// Hands a content to a sink.
+using PieceWriter = std::function<Status(const ByteSink& sink)>;
 
 /// *out = a * b (or a + b); true when the result does not fit, and then *out must not be used.
 template <std::integral T>

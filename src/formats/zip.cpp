@@ -437,49 +437,73 @@ void append_end(uint64_t count, uint64_t directory_offset, uint64_t directory_si
   append(*out, uint16_t{0});  // comment length
 }
 
-// Raw deflate; nothing when zlib fails or the result would not be smaller.
-bool deflate_smaller(ByteSpan content, std::string* packed) {
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) !=
-      Z_OK)
-    return false;
-  packed->resize(content.size());
-  uint64_t consumed = 0;
-  uint64_t produced = 0;
-  int code = Z_OK;
-  while (code == Z_OK && produced < packed->size()) {
-    const uInt in = next_portion(content.size() - consumed);
-    const uInt room = next_portion(packed->size() - produced);
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(content.data() + consumed));
-    stream.avail_in = in;
-    stream.next_out = reinterpret_cast<Bytef*>(packed->data() + produced);
-    stream.avail_out = room;
-    code = deflate(&stream, consumed + in == content.size() ? Z_FINISH : Z_NO_FLUSH);
-    consumed += in - stream.avail_in;
-    produced += room - stream.avail_out;
+/// Raw deflate of a content that comes in pieces.
+class Deflater {
+ public:
+  Deflater() {
+    is_good_ = deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8,
+                            Z_DEFAULT_STRATEGY) == Z_OK;
   }
-  deflateEnd(&stream);
-  packed->resize(produced);
-  return code == Z_STREAM_END;
-}
+  ~Deflater() { deflateEnd(&stream_); }
+  Deflater(const Deflater&) = delete;
+  Deflater& operator=(const Deflater&) = delete;
+
+  void add(ByteSpan content) {
+    crc_ = crc32(content, crc_);
+    size_ += content.size();
+    while (!content.empty()) {
+      const uInt in = next_portion(content.size());
+      run(content.first(in), Z_NO_FLUSH);
+      content = content.subspan(in);
+    }
+  }
+  /// False when zlib failed.
+  [[nodiscard]] bool finish() {
+    run({}, Z_FINISH);
+    return is_good_;
+  }
+  [[nodiscard]] const std::string& packed() const { return packed_; }
+  [[nodiscard]] uint64_t size() const { return size_; }
+  [[nodiscard]] uint32_t crc() const { return crc_; }
+
+ private:
+  static constexpr size_t kRoom = size_t{1} << 16;
+
+  void run(ByteSpan in, int flush) {
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
+    stream_.avail_in = static_cast<uInt>(in.size());
+    int code = Z_OK;
+    do {
+      stream_.next_out = reinterpret_cast<Bytef*>(room_.data());
+      stream_.avail_out = kRoom;
+      code = is_good_ ? deflate(&stream_, flush) : Z_STREAM_ERROR;
+      if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+        is_good_ = false;
+        return;
+      }
+      packed_.append(room_.data(), kRoom - stream_.avail_out);
+    } while (stream_.avail_out == 0);
+  }
+
+  z_stream stream_{};
+  bool is_good_ = false;
+  std::string room_ = std::string(kRoom, '\0');
+  std::string packed_;
+  uint64_t size_ = 0;
+  uint32_t crc_ = 0;
+};
 
 }  // namespace
 
 struct ZipWriter::State {
-  std::string* text = nullptr;
-  int fd = -1;
-  std::string path;
+  ByteSink sink;
   uint64_t offset = 0;
-  std::vector<WrittenEntry> entries;
+  std::vector<WrittenEntry> entries = {};
   bool finished = false;
-  std::optional<Error> failure;
+  std::optional<Error> failure = {};
 
   Status write(ByteSpan bytes) {
-    if (text != nullptr) {
-      text->append(as_text(bytes));
-    } else {
-      ASSAY_TRY_STATUS(write_all(fd, bytes, path));
-    }
+    ASSAY_TRY_STATUS(sink(bytes));
     offset += bytes.size();
     return {};
   }
@@ -487,31 +511,56 @@ struct ZipWriter::State {
     if (!status) failure = status.error();
     return status;
   }
+  Status write_entry(std::string_view name, ZipMethod method, uint32_t crc, ByteSpan data,
+                     uint64_t size) {
+    WrittenEntry entry{std::string(name), method, crc, data.size(), size, offset};
+    std::string header;
+    append_local_header(entry, &header);
+    entries.push_back(std::move(entry));
+    ASSAY_TRY_STATUS(remember(write(as_bytes(header))));
+    return remember(write(data));
+  }
 };
 
-ZipWriter::ZipWriter(std::string* out) : state_(std::make_unique<State>()) { state_->text = out; }
-ZipWriter::ZipWriter(int fd, std::string path_for_errors) : state_(std::make_unique<State>()) {
-  state_->fd = fd;
-  state_->path = std::move(path_for_errors);
-}
+ZipWriter::ZipWriter(std::string* out)
+    : ZipWriter([out](ByteSpan bytes) -> Status {
+        out->append(as_text(bytes));
+        return {};
+      }) {}
+ZipWriter::ZipWriter(ByteSink sink) : state_(std::make_unique<State>(std::move(sink))) {}
 ZipWriter::~ZipWriter() = default;
 
-Status ZipWriter::add(std::string_view name, ByteSpan content, ZipMethod method) {
+Status ZipWriter::check(std::string_view name) const {
   if (state_->failure) return fail(*state_->failure);
   if (state_->finished) return fail(Errc::Usage, "the archive is finished");
   if (name.size() > kOverflow16)
     return fail(Errc::Usage, "the name of a zip entry is longer than 65535 bytes");
-  std::string packed;
-  if (method == ZipMethod::Deflated && !deflate_smaller(content, &packed))
-    method = ZipMethod::Stored;
-  const ByteSpan data = method == ZipMethod::Deflated ? as_bytes(packed) : content;
-  WrittenEntry entry{std::string(name), method,         crc32(content),
-                     data.size(),       content.size(), state_->offset};
-  std::string header;
-  append_local_header(entry, &header);
-  state_->entries.push_back(std::move(entry));
-  ASSAY_TRY_STATUS(state_->remember(state_->write(as_bytes(header))));
-  return state_->remember(state_->write(data));
+  return {};
+}
+
+Status ZipWriter::add(std::string_view name, ByteSpan content, ZipMethod method) {
+  ASSAY_TRY_STATUS(check(name));
+  if (method == ZipMethod::Deflated) {
+    Deflater deflater;
+    deflater.add(content);
+    if (deflater.finish() && deflater.packed().size() < content.size())
+      return state_->write_entry(name, method, deflater.crc(), as_bytes(deflater.packed()),
+                                 content.size());
+  }
+  return state_->write_entry(name, ZipMethod::Stored, crc32(content), content, content.size());
+}
+
+Status ZipWriter::add_deflated(std::string_view name, const PieceWriter& write) {
+  ASSAY_TRY_STATUS(check(name));
+  Deflater deflater;
+  ASSAY_TRY_STATUS(state_->remember(write([&](ByteSpan bytes) -> Status {
+    deflater.add(bytes);
+    return {};
+  })));
+  if (!deflater.finish())
+    return state_->remember(fail(Errc::Internal, "zlib cannot deflate " + std::string(name)));
+  return state_->write_entry(name, ZipMethod::Deflated, deflater.crc(),
+                             as_bytes(deflater.packed()), deflater.size());
 }
 
 Status ZipWriter::finish() {

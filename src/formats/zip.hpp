@@ -64,8 +64,8 @@ struct SharedBytes {
                                                  uint64_t max_bytes = kMaxInflatedBytes);
 
 /// Writes ordinary entries one after the other, zip64 where sizes ask for it, timestamps fixed at
-/// 1980-01-01 so that the same content gives the same file. Entries are complete in memory when
-/// added.
+/// 1980-01-01 so that the same content gives the same file. What an
+/// entry takes in the file is complete in memory before it is written.
 ///
 ///   ZipWriter zip(&text);
 ///   ASSAY_TRY_STATUS(zip.add("xl/workbook.xml", bytes, ZipMethod::Deflated));
@@ -77,9 +77,7 @@ class ZipWriter {
  public:
   /// Appends to *out, which must outlive the writer and is expected to be empty.
   explicit ZipWriter(std::string* out);
-  /// Writes to a file descriptor that stays the caller's; `path_for_errors` only names it in
-  /// errors.
-  ZipWriter(int fd, std::string path_for_errors);
+  explicit ZipWriter(ByteSink sink);
   ~ZipWriter();
   ZipWriter(const ZipWriter&) = delete;
   ZipWriter& operator=(const ZipWriter&) = delete;
@@ -87,10 +85,14 @@ class ZipWriter {
   /// errors  Usage (after finish, name longer than 65535 bytes) | NoSpace | Io
   [[nodiscard]] Status add(std::string_view name, ByteSpan content,
                            ZipMethod method = ZipMethod::Stored);
+  /// A deflated entry that is made piece by piece.
+  /// errors  of `write` | as above
+  [[nodiscard]] Status add_deflated(std::string_view name, const PieceWriter& write);
   /// Writes the central directory. Without it nobody can open the file.
   [[nodiscard]] Status finish();
 
  private:
+  [[nodiscard]] Status check(std::string_view name) const;
   struct State;
   std::unique_ptr<State> state_;
 };

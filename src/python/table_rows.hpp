@@ -35,8 +35,8 @@ inline nanobind::dict row_dict(const std::vector<std::string>& columns,
 
 inline nanobind::list table_rows(const report::Table& table, bool with_level) {
   nanobind::list rows;
-  for (const std::vector<report::Cell>& cells : table.rows) {
-    nanobind::dict row = row_dict(table.columns, cells);
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    nanobind::dict row = row_dict(table.columns, table.rows[i]);
     if (with_level) row["level"] = nanobind::str(table.name.c_str());
     rows.append(row);
   }

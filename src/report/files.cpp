@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <memory>
 
 #include "base/atomic_file.hpp"
 #include "base/paths.hpp"
@@ -26,15 +27,17 @@ struct Content {
 
   [[nodiscard]] Table table_of(const compare::Sheet& sheet, bool keep_filtered = false) const {
     if (!verdict_columns) return build_table(comparison, sheet, {style, keep_filtered});
-    const std::vector<RowVerdict> verdicts = judge_rows(*verdict, *mine, sheet);
-    return build_table(comparison, sheet, {style, keep_filtered, &verdicts});
+    return build_table(comparison, sheet,
+                       {style, keep_filtered,
+                        std::make_shared<std::vector<RowVerdict>>(
+                            judge_rows(*verdict, *mine, sheet))});
   }
-  [[nodiscard]] std::string csv_of(const Table& table) const {
-    return csv_text(table, !style.to_the_letter);
+  [[nodiscard]] Status write_csv(std::span<const Table> tables, const ByteSink& sink) const {
+    return report::write_csv(tables, !style.to_the_letter, sink);
   }
 };
 
-Result<std::string> workbook(const Content& content, bool summary) {
+Status write_workbook(const Content& content, bool summary, const ByteSink& sink) {
   const compare::Comparison& comparison = content.comparison;
   const bool plain = content.style.to_the_letter;
   std::vector<Table> tables;
@@ -44,14 +47,13 @@ Result<std::string> workbook(const Content& content, bool summary) {
   const size_t opens_on = summary ? tables.size() : 0;
   if (summary && !plain) tables.push_back(build_summary_table(comparison, content.verdict));
   if (!plain) std::ranges::for_each(tables, [](Table& table) { mark_cells(&table); });
-  return xlsx_bytes(tables, {.opens_on = opens_on, .plain = plain});
+  return write_xlsx(tables, {.opens_on = opens_on, .plain = plain}, sink);
 }
 
-std::string json_lines(const Content& content) {
-  std::string out;
+Status write_json_lines(const Content& content, const ByteSink& sink) {
   for (const compare::Sheet& sheet : content.comparison.sheets)
-    out += jsonl_text(content.table_of(sheet));
-  return out;
+    ASSAY_TRY_STATUS(write_jsonl(content.table_of(sheet), true, sink));
+  return {};
 }
 
 // Graph mode has a report for each graph of each rank; ranks and graphs are named where there are
@@ -70,19 +72,19 @@ GraphReport graph_report(const compare::Comparison& comparison, const compare::S
   return report;
 }
 
-std::string csv_of_all_sheets(const Content& content) {
+Status write_csv_of_all_sheets(const Content& content, const ByteSink& sink) {
   const compare::Comparison& comparison = content.comparison;
-  Table all;
+  std::vector<Table> tables;
   for (const compare::Sheet& sheet : comparison.sheets) {
     Table table = content.table_of(sheet);
     if (comparison.sheets.size() > 1 && content.style.only_file == nullptr) {
       table.columns.insert(table.columns.begin(), "level");
-      for (std::vector<Cell>& row : table.rows) row.insert(row.begin(), Cell::of(sheet.name));
+      table.rows.change(
+          [name = sheet.name](Cells* cells) { cells->insert(cells->begin(), Cell::of(name)); });
     }
-    all.columns = table.columns;
-    std::move(table.rows.begin(), table.rows.end(), std::back_inserter(all.rows));
+    tables.push_back(std::move(table));
   }
-  return content.csv_of(all);
+  return content.write_csv(tables, sink);
 }
 
 }  // namespace
@@ -112,64 +114,73 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
   const Content content{comparison, options.style, &mine, options.verdict, verdict_columns};
   std::vector<std::string> written;
   const auto write = [&](const std::string& stem, const std::string& ending,
-                         const std::string& text, const std::string& name_end = "") -> Status {
+                         const PieceWriter& pieces, const std::string& name_end = "") -> Status {
     const std::string path =
         free_path(options.folder, stem + "_" + options.timestamp + name_end, ending);
-    ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(text), kReportMode));
+    ASSAY_TRY_STATUS(write_pieces_atomically(path, pieces, kReportMode));
     written.push_back(path);
     return {};
+  };
+  const auto csv_of = [&](const Table& table) -> PieceWriter {
+    return [&](const ByteSink& sink) { return content.write_csv({&table, 1}, sink); };
+  };
+  const PieceWriter csv = [&](const ByteSink& sink) {
+    return write_csv_of_all_sheets(content, sink);
   };
   const std::string stem = comparison.statistics ? "statstics_cmp_report" : "msit_cmp_report";
   const bool by_graph = !comparison.sheets.empty() && comparison.sheets.front().graph >= 0;
   if (options.style.only_file != nullptr && !comparison.weights) {
     const std::string path = options.style.only_file(options.folder);
     ASSAY_TRY_STATUS(make_directories(path.substr(0, path.rfind('/')), 0750));
-    ASSAY_TRY_STATUS(
-        write_file_atomically(path, as_bytes(csv_of_all_sheets(content)), kReportMode));
+    ASSAY_TRY_STATUS(write_pieces_atomically(path, csv, kReportMode));
     written.push_back(path);
   } else if (by_graph) {
     for (const compare::Sheet& sheet : comparison.sheets) {
       const GraphReport report = graph_report(comparison, sheet);
-      ASSAY_TRY_STATUS(write(stem + report.stem_end, ".csv",
-                             content.csv_of(content.table_of(sheet)), report.name_end));
+      const Table table = content.table_of(sheet);
+      ASSAY_TRY_STATUS(write(stem + report.stem_end, ".csv", csv_of(table), report.name_end));
     }
   } else if (options.workbook) {
-    ASSAY_TRY(const std::string bytes, workbook(content, options.summary));
-    ASSAY_TRY_STATUS(write(stem, ".xlsx", bytes));
+    ASSAY_TRY_STATUS(write(stem, ".xlsx", [&](const ByteSink& sink) {
+      return write_workbook(content, options.summary, sink);
+    }));
   } else {
-    const std::string text = csv_of_all_sheets(content);
-    ASSAY_TRY_STATUS(write(stem, ".csv", text));
+    ASSAY_TRY_STATUS(write(stem, ".csv", csv));
     if (comparison.statistics && !options.style.to_the_letter)
-      ASSAY_TRY_STATUS(write("statistics_cmp_report", ".csv", text));
+      ASSAY_TRY_STATUS(write("statistics_cmp_report", ".csv", csv));
   }
-  if (options.jsonl) ASSAY_TRY_STATUS(write(stem, ".jsonl", json_lines(content)));
+  if (options.jsonl)
+    ASSAY_TRY_STATUS(write(stem, ".jsonl", [&](const ByteSink& sink) {
+      return write_json_lines(content, sink);
+    }));
   if (options.unmatched && !comparison.sheets.empty()) {
-    Table table = build_unmatched_table(comparison.sheets.back(), golden, mine);
-    for (size_t i = 0; by_graph && i + 1 < comparison.sheets.size(); ++i) {
-      const Table more = build_unmatched_table(comparison.sheets[i], golden, mine);
-      table.rows.insert(table.rows.end(), more.rows.begin(), more.rows.end());
-    }
-    ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", content.csv_of(table)));
+    std::vector<Table> tables = {build_unmatched_table(comparison.sheets.back(), golden, mine)};
+    for (size_t i = 0; by_graph && i + 1 < comparison.sheets.size(); ++i)
+      tables.push_back(build_unmatched_table(comparison.sheets[i], golden, mine));
+    ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", [&](const ByteSink& sink) {
+      return content.write_csv(tables, sink);
+    }));
   }
   if (verdict_columns)
-    ASSAY_TRY_STATUS(write("msit_cmp_first_bad", ".json", verdict_json(*options.verdict)));
+    ASSAY_TRY_STATUS(write("msit_cmp_first_bad", ".json", [&](const ByteSink& sink) {
+      return sink(as_bytes(verdict_json(*options.verdict)));
+    }));
   return written;
 }
 
 Status write_report(const compare::Comparison& comparison, const std::string& path,
                     const Style& style) {
   const Content content{comparison, style};
-  std::string text;
-  if (path.ends_with(".xlsx")) {
-    ASSAY_TRY(text, workbook(content, true));
-  } else if (path.ends_with(".jsonl")) {
-    text = json_lines(content);
-  } else if (path.ends_with(".csv")) {
-    text = csv_of_all_sheets(content);
-  } else {
-    return fail(Error{Errc::Usage, path, std::nullopt, "a report ends with .csv, .xlsx or .jsonl"});
-  }
-  return write_file_atomically(path, as_bytes(text), kReportMode);
+  const auto write = [&](const PieceWriter& pieces) {
+    return write_pieces_atomically(path, pieces, kReportMode);
+  };
+  if (path.ends_with(".xlsx"))
+    return write([&](const ByteSink& sink) { return write_workbook(content, true, sink); });
+  if (path.ends_with(".jsonl"))
+    return write([&](const ByteSink& sink) { return write_json_lines(content, sink); });
+  if (path.ends_with(".csv"))
+    return write([&](const ByteSink& sink) { return write_csv_of_all_sheets(content, sink); });
+  return fail(Error{Errc::Usage, path, std::nullopt, "a report ends with .csv, .xlsx or .jsonl"});
 }
 
 }  // namespace assay::report

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "compare/compare.hpp"
 #include "locate/program/row_judgement.hpp"
@@ -64,16 +66,19 @@ constexpr Rule kRules[] = {{"result", of_result},
 }  // namespace
 
 void mark_cells(Table* table) {
+  std::vector<std::pair<size_t, const Rule*>> judging;  // columns
   for (size_t c = 0; c < table->columns.size(); ++c) {
     const auto* rule = std::ranges::find(kRules, table->columns[c], &Rule::column);
-    if (rule == std::end(kRules)) continue;
-    for (Cells& cells : table->rows) {
-      if (c >= cells.size()) continue;
-      Cell& cell = cells[c];
+    if (rule != std::end(kRules)) judging.emplace_back(c, rule);
+  }
+  table->rows.change([judging](Cells* cells) {
+    for (const auto& [c, rule] : judging) {
+      if (c >= cells->size()) continue;
+      Cell& cell = (*cells)[c];
       const bool open = cell.kind != Cell::Kind::Empty && cell.mark == Mark::None;
       if (open) cell.mark = rule->mark_of(cell);
     }
-  }
+  });
 }
 
 }  // namespace assay::report

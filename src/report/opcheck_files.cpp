@@ -87,7 +87,7 @@ class LiveFile {
 };
 
 void append_case(const opcheck::CaseResult& result, const OpcheckTable& rows, Table* table) {
-  std::ranges::move(rows.rows(result), std::back_inserter(table->rows));
+  for (Cells& cells : rows.rows(result)) table->rows.push_back(std::move(cells));
 }
 
 // A table of a workbook, with the place in the report that each row comes from.
@@ -119,7 +119,7 @@ void link_reasons(const opcheck::Report& report, const std::vector<CaseTable>& t
   }
 }
 
-Result<std::string> workbook(const opcheck::Report& report, const OpcheckTable& rows) {
+Status write_workbook(const opcheck::Report& report, const OpcheckTable& rows, const ByteSink& sink) {
   std::vector<CaseTable> cases = {{{kSheet, rows.columns(), {}}},
                                   {{"addition_failed_cases", rows.columns(), {}}}};
   for (size_t i = 0; i < report.cases.size(); ++i)
@@ -131,7 +131,7 @@ Result<std::string> workbook(const opcheck::Report& report, const OpcheckTable& 
   for (CaseTable& one : cases) tables.push_back(std::move(one.table));
   tables.push_back(std::move(summary));
   std::ranges::for_each(tables, [](Table& table) { mark_cells(&table); });
-  return xlsx_bytes(tables, {.opens_on = tables.size() - 1});
+  return write_xlsx(tables, {.opens_on = tables.size() - 1}, sink);
 }
 
 bool is_live(const std::string& format) { return format == "csv" || format == "jsonl"; }
@@ -183,14 +183,12 @@ struct OpcheckWriter::State {
   }
 
   Result<std::string> write_whole(const std::string& format, const opcheck::Report& report) {
-    std::string content;
-    if (format == "xlsx") {
-      ASSAY_TRY(content, workbook(report, table));
-    } else {
-      content = html::page_html(html::opcheck_page(report, table));
-    }
+    const auto write = [&](const ByteSink& sink) {
+      if (format == "xlsx") return write_workbook(report, table, sink);
+      return sink(as_bytes(html::page_html(html::opcheck_page(report, table))));
+    };
     const std::string path = free_path(files.folder, stem(), "." + format);
-    ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), kReportMode));
+    ASSAY_TRY_STATUS(write_pieces_atomically(path, write, kReportMode));
     return path;
   }
 };

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/table.hpp"
 
+#include <algorithm>
+#include <memory>
+
+#include "base/result.hpp"
 #include "base/text.hpp"
+#include "base/thread_pool.hpp"
 #include "formats/csv.hpp"
 
 namespace assay::report {
@@ -13,18 +18,44 @@ bool is_listed(const compare::Comparison& comparison, const compare::Row& row,
   return !(row.filtered && !keep_filtered) && !(drop_failed && !row.fail_reason.empty());
 }
 
+Cells TableRows::operator[](size_t row) const { return make_ ? make_(row) : kept_[row]; }
+
+void TableRows::push_back(Cells cells) {
+  ASSAY_CHECK(!make_, "rows are kept, or all of them are made");
+  kept_.push_back(std::move(cells));
+  size_ = kept_.size();
+}
+
+void TableRows::change(const std::function<void(Cells* cells)>& change) {
+  for (Cells& cells : kept_) change(&cells);
+  if (!make_) return;
+  make_ = [make = std::move(make_), change](size_t row) {
+    Cells cells = make(row);
+    change(&cells);
+    return cells;
+  };
+}
+
 Table build_table(const compare::Comparison& comparison, const compare::Sheet& sheet,
                   const TableOptions& options) {
-  const Columns<JudgedRow> columns =
-      columns_of(comparison, options.style, options.verdicts != nullptr);
-  Table table{sheet.name, names_of(columns), {}};
-  for (size_t i = 0; i < sheet.rows.size(); ++i) {
-    const compare::Row& row = sheet.rows[i];
-    if (!is_listed(comparison, row, options)) continue;
-    const RowVerdict* verdict = options.verdicts != nullptr ? &(*options.verdicts)[i] : nullptr;
-    table.rows.push_back(cells_of(columns, {row, verdict}));
+  auto columns = std::make_shared<const Columns<JudgedRow>>(
+      columns_of(comparison, options.style, options.verdicts != nullptr));
+  // Most tables list every row of their sheet.
+  auto listed = std::make_shared<std::vector<uint32_t>>();
+  const auto is_row = [&](size_t i) { return is_listed(comparison, sheet.rows[i], options); };
+  size_t count = 0;
+  while (count < sheet.rows.size() && is_row(count)) ++count;
+  const bool lists_all = count == sheet.rows.size();
+  for (size_t i = 0; !lists_all && i < sheet.rows.size(); ++i) {
+    if (is_row(i)) listed->push_back(static_cast<uint32_t>(i));
   }
-  return table;
+  return {sheet.name, names_of(*columns),
+          TableRows(lists_all ? count : listed->size(),
+                    [columns, listed, lists_all, &sheet, verdicts = options.verdicts](size_t row) {
+                      const size_t i = lists_all ? row : (*listed)[row];
+                      return cells_of(*columns,
+                                      {sheet.rows[i], verdicts ? &(*verdicts)[i] : nullptr});
+                    })};
 }
 
 Table build_unmatched_table(const compare::Sheet& sheet, const run::Run& golden,
@@ -42,22 +73,72 @@ Table build_unmatched_table(const compare::Sheet& sheet, const run::Run& golden,
   return table;
 }
 
-std::string csv_text(const Table& table, bool defuse) {
-  const formats::CsvOptions options{.line_end = "\n", .defuse_formulas = defuse};
-  std::string out;
-  formats::append_csv_row(table.columns, options, &out);
-  std::vector<std::string> texts;
-  for (const Cells& cells : table.rows) {
-    texts.clear();
-    for (const Cell& cell : cells) texts.push_back(cell.csv_text());
-    formats::append_csv_row(texts, options, &out);
+namespace {
+
+// So many rows become one text, by one thread.
+constexpr size_t kRowsTogether = 1024;
+
+/// Texts of the rows of a table, in their order; a few threads make some of them at a time.
+Status write_rows(const TableRows& rows, const ByteSink& sink,
+                  const std::function<void(const Cells& cells, std::string* out)>& append) {
+  const unsigned jobs = resolve_job_count(0);
+  const size_t chunks = (rows.size() + kRowsTogether - 1) / kRowsTogether;
+  std::vector<std::string> texts(std::min<size_t>(chunks, size_t{4} * jobs));
+  for (size_t first = 0; first < chunks; first += texts.size()) {
+    const size_t count = std::min(texts.size(), chunks - first);
+    parallel_for(count, jobs, [&](size_t i) {
+      const size_t begin = (first + i) * kRowsTogether;
+      texts[i].clear();
+      for (size_t row = begin; row < std::min(rows.size(), begin + kRowsTogether); ++row)
+        append(rows[row], &texts[i]);
+    });
+    for (size_t i = 0; i < count; ++i) ASSAY_TRY_STATUS(sink(as_bytes(texts[i])));
   }
+  return {};
+}
+
+/// The text of what is written to a sink.
+template <typename Write>
+std::string text_of(Write write) {
+  std::string out;
+  const Status status = write([&](ByteSpan bytes) -> Status {
+    out += as_text(bytes);
+    return {};
+  });
+  ASSAY_CHECK(status, "a text takes everything");
   return out;
 }
 
+}  // namespace
+
+std::string csv_text(const Table& table, bool defuse) {
+  return text_of([&](const ByteSink& sink) { return write_csv({&table, 1}, defuse, sink); });
+}
+
+Status write_csv(std::span<const Table> tables, bool defuse, const ByteSink& sink) {
+  const formats::CsvOptions options{.line_end = "\n", .defuse_formulas = defuse};
+  std::string header;
+  formats::append_csv_row(tables.empty() ? std::vector<std::string>{} : tables.front().columns,
+                          options, &header);
+  ASSAY_TRY_STATUS(sink(as_bytes(header)));
+  for (const Table& table : tables) {
+    ASSAY_TRY_STATUS(write_rows(table.rows, sink, [&](const Cells& cells, std::string* out) {
+      std::vector<std::string> texts;
+      texts.reserve(cells.size());
+      for (const Cell& cell : cells) texts.push_back(cell.csv_text());
+      formats::append_csv_row(texts, options, out);
+    }));
+  }
+  return {};
+}
+
 std::string jsonl_text(const Table& table, bool with_name) {
-  std::string out;
-  for (const Cells& cells : table.rows) {
+  return text_of([&](const ByteSink& sink) { return write_jsonl(table, with_name, sink); });
+}
+
+Status write_jsonl(const Table& table, bool with_name, const ByteSink& sink) {
+  return write_rows(table.rows, sink, [&](const Cells& cells, std::string* to) {
+    std::string& out = *to;
     out += with_name ? "{\"level\": " + json_quote(table.name) : "{";
     for (size_t i = 0; i < cells.size(); ++i) {
       out += (i == 0 && !with_name ? "" : ", ") + json_quote(table.columns[i]) + ": ";
@@ -77,8 +158,7 @@ std::string jsonl_text(const Table& table, bool with_name) {
       }
     }
     out += "}\n";
-  }
-  return out;
+  });
 }
 
 }  // namespace assay::report

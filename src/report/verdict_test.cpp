@@ -147,10 +147,10 @@ TEST(VerdictColumns, StandAtTheRightEndAndOnlyOnRequest) {
   compare::Row row;
   compare::Sheet sheet;
   sheet.rows = {row};
-  const std::vector<RowVerdict> verdicts = {
-      {.err_own = 0.25, .verdict = locate::RowJudgement::OwnError}};
+  const auto verdicts = std::make_shared<std::vector<RowVerdict>>(
+      1, RowVerdict{.err_own = 0.25, .verdict = locate::RowJudgement::OwnError});
   EXPECT_EQ(build_table(comparison, sheet).columns.back(), "exceeded");
-  const Table table = build_table(comparison, sheet, {.verdicts = &verdicts});
+  const Table table = build_table(comparison, sheet, {.verdicts = verdicts});
   ASSERT_EQ(table.columns.size(), table.rows[0].size());
   EXPECT_EQ(table.columns.back(), "verdict_confidence");
   EXPECT_EQ(table.columns[table.columns.size() - 2], "verdict");

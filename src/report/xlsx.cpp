@@ -175,7 +175,7 @@ class Sheet {
     }
   }
 
-  std::string xml() && {
+  Status write(const ByteSink& sink) && {
     const std::string last = letters_.back() + std::to_string(part_.end - part_.first + head_);
     out_ = kXmlHead;
     const bool titled = has_title(table_, options_);
@@ -188,7 +188,12 @@ class Sheet {
     out_ += "<sheetData>";
     if (titled) append_title();
     append_header();
-    for (size_t r = part_.first; r < part_.end; ++r) append_row(r);
+    for (size_t r = part_.first; r < part_.end; ++r) {
+      append_row(r);
+      if (out_.size() < kPieceBytes) continue;
+      ASSAY_TRY_STATUS(sink(as_bytes(out_)));
+      out_.clear();
+    }
     out_ += "</sheetData><autoFilter ref=\"A" + std::to_string(head_) + ":" + last + "\"/>";
     if (titled)
       out_ += "<mergeCells count=\"1\"><mergeCell ref=\"A1:" + letters_[title_end() - 1] +
@@ -196,7 +201,7 @@ class Sheet {
     append_links();
     if (titled) out_ += "<pageSetup orientation=\"landscape\" fitToHeight=\"0\"/>";
     out_ += "</worksheet>";
-    return std::move(out_);
+    return sink(as_bytes(out_));
   }
 
  private:
@@ -215,8 +220,9 @@ class Sheet {
     std::vector<size_t> widths;
     for (const std::string& name : table_.columns) widths.push_back(name.size());
     for (size_t r = part_.first; r < std::min(part_.end, part_.first + kRowsForWidth); ++r) {
-      for (size_t c = 0; c < table_.rows[r].size() && c < widths.size(); ++c)
-        widths[c] = std::max(widths[c], shown_size(table_.rows[r][c]));
+      const Cells cells = table_.rows[r];
+      for (size_t c = 0; c < cells.size() && c < widths.size(); ++c)
+        widths[c] = std::max(widths[c], shown_size(cells[c]));
     }
     for (size_t& width : widths) width = std::min(width + 2, kMaxWidth);
     return widths;
@@ -272,16 +278,16 @@ class Sheet {
   void append_row(size_t r) {
     const std::string number = std::to_string(r - part_.first + head_ + 1);
     out_ += "<row r=\"" + number + "\">";
-    for (size_t c = 0; c < table_.rows[r].size(); ++c) {
-      const Cell& cell = table_.rows[r][c];
-      if (cell.kind != Cell::Kind::Empty) append_cell(letters_[c] + number, cell, look_of(r, c));
+    const Cells cells = table_.rows[r];
+    for (size_t c = 0; c < cells.size(); ++c) {
+      if (cells[c].kind == Cell::Kind::Empty) continue;
+      const bool is_link = !linked_.empty() && linked_.contains({r, c});
+      append_cell(letters_[c] + number, cells[c], is_link ? Look::Link : look_of(cells[c]));
     }
     out_ += "</row>";
   }
 
-  Look look_of(size_t row, size_t column) const {
-    if (!linked_.empty() && linked_.contains({row, column})) return Look::Link;
-    const Cell& cell = table_.rows[row][column];
+  static Look look_of(const Cell& cell) {
     return is_finite_number(cell) && is_scientific(cell.number) ? Look::Scientific : Look::Value;
   }
 
@@ -330,6 +336,7 @@ class Sheet {
   static constexpr size_t kScientificWidth = 9;  // "-1.23E-05"
   static constexpr size_t kNumberWidth = 11;
   static constexpr size_t kTitleWidth = 110;
+  static constexpr size_t kPieceBytes = size_t{1} << 20;
 
   std::span<const Table> tables_;
   const std::vector<Part>& parts_;
@@ -404,23 +411,33 @@ std::string workbook_xml(const std::vector<Part>& parts, const WorkbookOptions& 
 
 }  // namespace
 
-Result<std::string> xlsx_bytes(std::span<const Table> tables, const WorkbookOptions& options) {
-  std::string out;
-  formats::ZipWriter zip(&out);
+Status write_xlsx(std::span<const Table> tables, const WorkbookOptions& options,
+                  const ByteSink& sink) {
+  formats::ZipWriter zip(sink);
   const auto add = [&](std::string_view name, const std::string& content) {
     return zip.add(name, as_bytes(content), formats::ZipMethod::Deflated);
   };
   const std::vector<Part> parts = parts_of(tables, options);
   for (size_t i = 0; i < parts.size(); ++i) {
-    ASSAY_TRY_STATUS(add("xl/worksheets/sheet" + std::to_string(i + 1) + ".xml",
-                         Sheet(tables, parts, parts[i], options).xml()));
+    ASSAY_TRY_STATUS(zip.add_deflated("xl/worksheets/sheet" + std::to_string(i + 1) + ".xml",
+                                      [&](const ByteSink& entry) {
+                                        return Sheet(tables, parts, parts[i], options).write(entry);
+                                      }));
   }
   ASSAY_TRY_STATUS(add("[Content_Types].xml", content_types_xml(parts.size())));
   ASSAY_TRY_STATUS(add("_rels/.rels", package_relations_xml()));
   ASSAY_TRY_STATUS(add("xl/workbook.xml", workbook_xml(parts, options)));
   ASSAY_TRY_STATUS(add("xl/_rels/workbook.xml.rels", workbook_relations_xml(parts.size())));
   ASSAY_TRY_STATUS(add("xl/styles.xml", styles_xml(options.plain)));
-  ASSAY_TRY_STATUS(zip.finish());
+  return zip.finish();
+}
+
+Result<std::string> xlsx_bytes(std::span<const Table> tables, const WorkbookOptions& options) {
+  std::string out;
+  ASSAY_TRY_STATUS(write_xlsx(tables, options, [&](ByteSpan bytes) -> Status {
+    out += as_text(bytes);
+    return {};
+  }));
   return out;
 }
 

@@ -27,5 +27,9 @@ struct WorkbookOptions {
 /// what is stored are all digits. A cell is cut at 32767 characters, the limit of spreadsheets.
 [[nodiscard]] Result<std::string> xlsx_bytes(std::span<const Table> tables,
                                              const WorkbookOptions& options = {});
+/// The same, handed on as it is made; in memory is what one sheet takes in the file.
+/// errors    of `sink`
+[[nodiscard]] Status write_xlsx(std::span<const Table> tables, const WorkbookOptions& options,
+                                const ByteSink& sink);
 
 }  // namespace assay::report

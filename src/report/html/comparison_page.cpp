@@ -203,11 +203,11 @@ Json unmatched_of(const ComparisonPage& input) {
   constexpr size_t kMost = 1000;
   Json list = Json::array();
   if (input.comparison.sheets.empty()) return list;
-  for (const Cells& cells :
-       build_unmatched_table(input.comparison.sheets.back(), input.golden, input.mine).rows) {
-    if (list.size() == kMost) break;
+  const TableRows rows =
+      build_unmatched_table(input.comparison.sheets.back(), input.golden, input.mine).rows;
+  for (size_t row = 0; row < std::min(rows.size(), kMost); ++row) {
     Json texts = Json::array();
-    for (const Cell& cell : cells) texts.push_back(printable(cell.csv_text()));
+    for (const Cell& cell : rows[row]) texts.push_back(printable(cell.csv_text()));
     list.push_back(std::move(texts));
   }
   return list;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/html/opcheck_page.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/text.hpp"
 #include "report/html/sides.hpp"
 #include "report/html/table_data.hpp"
@@ -9,17 +12,18 @@
 namespace assay::report::html {
 namespace {
 
-Table output_rows(const opcheck::Report& report, const OpcheckTable& columns) {
-  Table table{"rows", columns.columns(), {}};
+std::vector<Cells> output_rows(const opcheck::Report& report, const OpcheckTable& columns) {
+  std::vector<Cells> rows;
   for (const opcheck::CaseResult& one : report.cases)
-    std::ranges::move(columns.rows(one), std::back_inserter(table.rows));
-  return table;
+    std::ranges::move(columns.rows(one), std::back_inserter(rows));
+  return rows;
 }
 
 Json totals_json(const opcheck::Report& report) {
   const Table summary = build_opcheck_summary(report);
   Json rows = Json::array();
-  for (const Cells& cells : summary.rows) {
+  for (size_t row = 0; row < summary.rows.size(); ++row) {
+    const Cells cells = summary.rows[row];
     Json texts = Json::array();
     for (const Cell& cell : cells) texts.push_back(printable(cell.csv_text()));
     rows.push_back(std::move(texts));
@@ -46,7 +50,7 @@ Page opcheck_page(const opcheck::Report& report, const OpcheckTable& columns) {
   json["warnings"] = texts_json(report.warnings);
   json["totals"] = totals_json(report);
   json["sides"] = {side_json(checked, "run")};
-  json["table"] = add_table(output_rows(report, columns), "c", &page.blobs);
+  json["table"] = add_table(columns.columns(), output_rows(report, columns), "c", &page.blobs);
   return page;
 }
 

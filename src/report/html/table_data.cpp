@@ -206,11 +206,12 @@ Json add_table(size_t rows, const std::vector<PageColumn>& columns, const std::s
   return {{"rows", rows}, {"columns", std::move(described)}};
 }
 
-Json add_table(const Table& table, const std::string& prefix, std::vector<Blob>* blobs) {
+Json add_table(const std::vector<std::string>& names, const std::vector<Cells>& rows,
+               const std::string& prefix, std::vector<Blob>* blobs) {
   std::vector<PageColumn> columns;
-  for (size_t i = 0; i < table.columns.size(); ++i)
-    columns.push_back({table.columns[i], [&table, i](size_t row) { return table.rows[row][i]; }});
-  return add_table(table.rows.size(), columns, prefix, blobs);
+  for (size_t i = 0; i < names.size(); ++i)
+    columns.push_back({names[i], [&rows, i](size_t row) { return rows[row][i]; }});
+  return add_table(rows.size(), columns, prefix, blobs);
 }
 
 }  // namespace assay::report::html

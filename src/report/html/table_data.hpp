@@ -36,7 +36,7 @@ template <typename Row, typename RowAt>
 /// returns   {"rows": N, "columns": [{"name", "form", ...}, ...]}
 [[nodiscard]] Json add_table(size_t rows, const std::vector<PageColumn>& columns,
                              const std::string& prefix, std::vector<Blob>* blobs);
-[[nodiscard]] Json add_table(const Table& table, const std::string& prefix,
-                             std::vector<Blob>* blobs);
+[[nodiscard]] Json add_table(const std::vector<std::string>& names, const std::vector<Cells>& rows,
+                             const std::string& prefix, std::vector<Blob>* blobs);
 
 }  // namespace assay::report::html
