@@ -11,6 +11,8 @@
 
 #include "base/bytes.hpp"
 #include "base/interned_text.hpp"
+#include "base/rare_text.hpp"
+#include "base/rare_value.hpp"
 
 namespace assay {
 
@@ -38,6 +40,12 @@ class ByteWriter {
     out_ += text;
   }
   void put(InternedText text) { put(text.str()); }
+  void put(const RareText& text) { put(text.str()); }
+  template <typename T>
+  void put(const RareValue<T>& value) {
+    put(value.has_value());
+    if (value) put(*value);
+  }
   template <typename T, size_t N>
   void put(const std::array<T, N>& values) {
     for (const T& value : values) put(value);
@@ -101,10 +109,19 @@ class ArchiveReader {
     get(size);
     text = as_text(raw(size));
   }
-  void get(InternedText& text) {
+  void get(InternedText& text) { get_as_text(text); }
+  void get(RareText& text) { get_as_text(text); }
+  void get_as_text(auto& text) {
     std::string plain;
     get(plain);
     text = plain;
+  }
+  template <typename T>
+  void get(RareValue<T>& value) {
+    bool is_there = false;
+    get(is_there);
+    value.reset();
+    if (is_there && is_good_) get(value.emplace());
   }
   template <typename T, size_t N>
   void get(std::array<T, N>& values) {

@@ -27,6 +27,9 @@ class InternedText {
 
   [[nodiscard]] bool empty() const { return handle_ == 0; }
   void clear() { handle_ = 0; }
+  InternedText& operator+=(std::string_view more) {
+    return *this = InternedText(str() + std::string(more));
+  }
   [[nodiscard]] size_t size() const { return str().size(); }
   [[nodiscard]] const char* c_str() const { return str().c_str(); }
   [[nodiscard]] char operator[](size_t i) const { return str()[i]; }

@@ -25,36 +25,57 @@ namespace {
 using run::Run;
 using run::TensorRecord;
 
-// "0/root.model.norm/output_0": names a record that has no file of its own.
-std::string record_place(const TensorRecord& record) {
-  std::string text =
-      record.step_name + "/" + record.node + "/" + std::string(run::role_name(record.role));
-  if (!record.slot.empty()) text += "_" + record.slot;
-  return text;
-}
-
 bool is_list_of_run(std::string_view file) {
   return file.ends_with(".json") || file.ends_with(".jsonl") || file.ends_with("statistic.csv");
 }
 
-std::string member_path(const std::string& file, const TensorRecord& record) {
-  return file + ":" + record.node + "." + std::string(run::role_name(record.role)) +
-         (record.slot.empty() ? "" : "." + record.slot);
-}
-
 }  // namespace
 
-std::string record_path(const TensorRecord& record) {
+RecordPath::RecordPath(const TensorRecord& record)
+    : node_(record.node), slot_(record.slot), role_(record.role), form_(Form::Slot) {
+  const auto is_text = [this](InternedText text) {
+    *this = RecordPath();
+    name_ = text;
+  };
   if (!record.bytes) {
-    if (record.stats_file.empty()) return record_place(record);
-    // A table of one node stands for it, as in the original; a list of a whole run is a container.
-    return is_list_of_run(record.stats_file) ? member_path(record.stats_file, record)
-                                             : record.stats_file.str();
+    name_ = record.stats_file;
+    if (record.stats_file.empty()) {
+      name_ = record.step_name;
+      form_ = Form::Place;
+    } else if (!is_list_of_run(record.stats_file)) {
+      // A table of one node stands for it, as in the original; a list of a whole run is a container.
+      is_text(record.stats_file);
+    }
+    return;
   }
-  if (!record.bytes->member.empty()) return record.bytes->file + ":" + record.bytes->member;
-  // A file of the ATB library holds one tensor; other payloads at an offset share their file.
-  if (!record.bytes->raw || record.bytes->file.ends_with(".bin")) return record.bytes->file;
-  return member_path(record.bytes->file, record);
+  name_ = record.bytes->file;
+  if (!record.bytes->member.empty()) {
+    const InternedText member = record.bytes->member;
+    is_text(name_);
+    node_ = member;
+    form_ = Form::Member;
+  } else if (!record.bytes->raw || record.bytes->file.ends_with(".bin")) {
+    // A file of the ATB library holds one tensor; other payloads at an offset share their file.
+    is_text(name_);
+  }
+}
+
+std::string RecordPath::str() const {
+  if (form_ == Form::Text) return name_.str();
+  const char name_end = form_ == Form::Place ? '/' : ':';
+  std::string text = name_.str() + name_end + node_.str();
+  if (form_ == Form::Member) return text;
+  text += form_ == Form::Place ? '/' : '.';
+  text += run::role_name(role_);
+  if (!slot_.empty()) text += (form_ == Form::Place ? '_' : '.') + slot_.str();
+  return text;
+}
+
+size_t RecordPath::hash() const {
+  size_t mixed = static_cast<size_t>(form_) * 8 + static_cast<size_t>(role_);
+  for (const InternedText part : {name_, node_, slot_})
+    mixed = (mixed ^ part.handle()) * size_t{0x9E3779B97F4A7C15};
+  return mixed;
 }
 
 bool holds_indices(const Row& row) {
@@ -77,27 +98,32 @@ std::string_view outcome_name(Outcome outcome) {
   return "";
 }
 
-namespace {
+PairKey::PairKey(const Row& row)
+    : rank(row.rank),
+      token_id(row.token_id),
+      golden(row.golden.path),
+      mine(row.mine.path),
+      label(row.label) {}
 
-// Names a pair of tensors over all sheets: a pair that several levels look at is one pair.
-// The label tells tensors apart whose statistics are in one file.
-using PairKey = std::tuple<int, int64_t, std::string_view, std::string_view, std::string_view>;
-PairKey pair_key(const Row& row) {
-  return {row.rank, row.token_id, row.golden.path, row.mine.path, row.label};
+size_t HashOfPairKey::operator()(const PairKey& key) const {
+  size_t mixed = key.golden.hash();
+  for (const size_t part :
+       {key.mine.hash(), size_t{key.label.handle()}, static_cast<size_t>(key.token_id),
+        static_cast<size_t>(key.rank)})
+    mixed = (mixed ^ part) * size_t{0x9E3779B97F4A7C15};
+  return mixed;
 }
-
-}  // namespace
 
 Comparison::Counts Comparison::counts() const {
   Counts counts;
-  std::set<PairKey> known;
+  PairKeys known;
   for (const Sheet& sheet : sheets) {
     for (const Row& row : sheet.rows) {
       if (row.filtered) {
         ++counts.filtered;
         continue;
       }
-      if (sheets.size() > 1 && !known.insert(pair_key(row)).second) continue;
+      if (sheets.size() > 1 && !known.insert(PairKey(row)).second) continue;
       ++counts.pairs;
       counts.identical += row.identical ? 1 : 0;
       counts.unreadable += row.comparable ? 0 : 1;
@@ -109,19 +135,21 @@ Comparison::Counts Comparison::counts() const {
 
 std::vector<const Row*> Comparison::worst_rows(size_t count) const {
   std::vector<std::pair<double, const Row*>> found;
-  std::set<PairKey> known;
+  PairKeys known;
   for (const Sheet& sheet : sheets) {
     for (const Row& row : sheet.rows) {
       const double value = row.filtered ? 0 : severity(row);
-      if (value > 0 && known.insert(pair_key(row)).second) {
+      if (value > 0 && (sheets.size() == 1 || known.insert(PairKey(row)).second))
         found.emplace_back(value, &row);
-      }
     }
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<const Row*> rows;
-  for (size_t i = 0; i < std::min(count, found.size()); ++i) rows.push_back(found[i].second);
+  known.clear();
+  for (size_t i = 0; i < found.size() && rows.size() < count; ++i) {
+    if (known.insert(PairKey(*found[i].second)).second) rows.push_back(found[i].second);
+  }
   return rows;
 }
 
@@ -226,10 +254,12 @@ std::vector<bool> asked_for_pictures(const Run& golden, const Run& mine,
   for (size_t i = 0; i < pair_count; ++i) {
     const pair::RecordPair& pair = pair_of(i);
     const TensorRecord& record = mine.records[pair.mine];
-    const std::string golden_path = pair.golden_label.empty()
-                                        ? record_path(golden_record(golden, mine, pair))
-                                        : pair.golden_label;
-    const std::string mine_path = pair.mine_label.empty() ? record_path(record) : pair.mine_label;
+    const auto path_of = [](InternedText label, const TensorRecord& of) {
+      return label.empty() ? record_path(of) : label.str();
+    };
+    const std::string golden_path =
+        path_of(pair.golden_label, golden_record(golden, mine, pair));
+    const std::string mine_path = path_of(pair.mine_label, record);
     const std::string node = pair::shared_node_name(mine, record.node);
     const bool is_match = std::ranges::any_of(options.patterns, [&](const std::string& pattern) {
       return names_match(pattern, {golden_path, mine_path, node, "", ""});

@@ -7,8 +7,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "base/interned_text.hpp"
+#include "base/rare_pointer.hpp"
+#include "base/rare_text.hpp"
+#include "base/rare_value.hpp"
 #include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
 #include "measure/pair_picture.hpp"
@@ -18,61 +23,118 @@
 
 namespace assay::compare {
 
+/// What the path columns say of a tensor, in sixteen bytes: of a million rows hardly two are equal,
+/// while the names that they are made of are.
+class RecordPath {
+ public:
+  RecordPath() = default;
+  RecordPath(InternedText text) : name_(text) {}
+  RecordPath(const std::string& text) : name_(text) {}
+  RecordPath(const char* text) : name_(text) {}
+  /// Its file, "file:member" inside a container, "token/node/output_0" when it has no data of its
+  /// own.
+  explicit RecordPath(const run::TensorRecord& record);
+
+  [[nodiscard]] std::string str() const;
+  [[nodiscard]] bool empty() const { return form_ == Form::Text && name_.empty(); }
+  /// Those of two records are equal where they were made from equal names.
+  bool operator==(const RecordPath&) const = default;
+  [[nodiscard]] size_t hash() const;
+  /// Its names and numbers, for those who write and read them; what was read is checked.
+  void transfer_parts(auto transfer) { transfer(name_, node_, slot_, role_, form_); }
+  void transfer_parts(auto transfer) const { transfer(name_, node_, slot_, role_, form_); }
+  [[nodiscard]] bool is_valid() const { return role_ <= run::Role::Buffer && form_ <= Form::Place; }
+
+  friend std::string operator+(const std::string& a, const RecordPath& b) { return a + b.str(); }
+  friend std::ostream& operator<<(std::ostream& out, const RecordPath& path) {
+    return out << path.str();
+  }
+
+ private:
+  enum class Form : uint8_t {
+    Text,    // name
+    Member,  // name:node
+    Slot,    // name:node.role.slot
+    Place,   // name/node/role_slot
+  };
+
+  InternedText name_, node_, slot_;
+  run::Role role_ = run::Role::Input;
+  Form form_ = Form::Text;
+};
+
 /// What a report says about one side of a row. Numbers that are not known are NaN.
 struct SideSummary {
-  std::string path;     // the file; for a container "file:node.role.slot"
-  std::string op_type;  // module class
-  std::string dtype;    // "torch.float16"; empty when not known
-  std::string shape;    // "[1, 4096]"
-  double max = NAN;     // NaN and infinities take part, as in torch
+  RecordPath path;       // the file; for a container "file:node.role.slot"
+  InternedText op_type;  // module class
+  InternedText dtype;    // "torch.float16"; empty when not known
+  InternedText shape;    // "[1, 4096]"
+  double max = NAN;      // NaN and infinities take part, as in torch
   double min = NAN;
   double mean = NAN;
   double l2_norm = NAN;
 };
 
-/// The path column of a record: its file, "file:member" inside a container, "token/node/output_0"
-/// when it has no data of its own.
-[[nodiscard]] std::string record_path(const run::TensorRecord& record);
+/// The path column of a record.
+[[nodiscard]] inline std::string record_path(const run::TensorRecord& record) {
+  return RecordPath(record).str();
+}
 
 enum class Outcome : uint8_t { NotJudged, Pass, Fail };
 [[nodiscard]] std::string_view outcome_name(Outcome outcome);  // "" "pass" "fail"
 
+/// Few bytes: a report may have a million.
 struct Row {
   int64_t token_id = 0;
   int64_t data_id = 0;  // unique over all sheets of a comparison
+  uint64_t order = 0;   // execution order within mine
   int rank = 0;
-  uint64_t order = 0;  // execution order within mine
-  std::string label;   // "model.layers.0.mlp output 0": for people
+  InternedText label;     // "model.layers.0.mlp output 0": for people
+  double confidence = 1;  // of matched_by, (0, 1]
   pair::Rule matched_by = pair::Rule::None;
-  double confidence = 1;  // of that rule, (0, 1]
+  Outcome outcome = Outcome::NotJudged;
+  bool identical = false;   // digests, statistics or every position equal
+  bool comparable = false;  // metrics or summary hold numbers, or both sides are empty
+  /// What a csv leaves out; a style of report may keep these rows in its workbook.
+  bool filtered = false;
+  std::optional<ShapeRelation> shape_relation;  // when both shapes are known
+  InternedText note;          // things worth knowing that are no failure: "dtype differs"
+  InternedText quantisation;  // "int8 per channel"; weights only
   SideSummary golden;
   SideSummary mine;
-  std::optional<measure::PairMetrics> metrics;    // of tensors
-  std::optional<measure::SummaryErrors> summary;  // of statistics
-  std::optional<ShapeRelation> shape_relation;    // when both shapes are known
-  bool identical = false;                         // digests, statistics or every position equal
-  bool comparable = false;  // metrics or summary hold numbers, or both sides are empty
-  std::string fail_reason;  // column cmp_fail_reason; empty when all is well
-  std::string note;         // things worth knowing that are no failure: "dtype differs"
-  Outcome outcome = Outcome::NotJudged;
-  std::string exceeded;            // the limit that failed: "rel_l2 0.0012 > 0.001"
+  std::optional<measure::PairNumbers> metrics;   // of tensors
+  double golden_norm = NAN;                     // with metrics: L2 norm of golden's finite values
+  RareValue<measure::SummaryErrors> summary;    // of statistics
+  RareText fail_reason;                         // column cmp_fail_reason; empty when all is well
+  RareText exceeded;                            // the limit that failed: "rel_l2 0.0012 > 0.001"
   int64_t outside_tolerance = -1;  // elements with |m - g| > atol + rtol |g|; -1 when not counted
   double sqnr_db = NAN;            // 10 log10(sum g^2 / sum (m - g)^2); weights only
-  std::string quantisation;        // "int8 per channel"; weights only
   /// One an algorithm, in the order of CompareOptions; behind them what Conventions::more_values
   /// gave.
   std::vector<AlgorithmValue> custom;
   /// Where and how the tensors differ; null: they do not, or it was not asked for
   /// (CompareOptions::pictures).
-  std::shared_ptr<const measure::PairPicture> picture;
-
-  // What a csv leaves out; a style of report may keep these rows in its workbook.
-  bool filtered = false;
+  RarePointer<const measure::PairPicture> picture;
 
   [[nodiscard]] bool differs_in_count() const {
     return metrics && metrics->state == measure::PairState::CountMismatch;
   }
 };
+
+/// Names a pair of tensors over all sheets: a pair that several levels look at is one pair. The
+/// label tells tensors apart whose statistics are in one file.
+struct PairKey {
+  explicit PairKey(const Row& row);
+  int rank;
+  int64_t token_id;
+  RecordPath golden, mine;
+  InternedText label;
+  bool operator==(const PairKey&) const = default;
+};
+struct HashOfPairKey {
+  size_t operator()(const PairKey& key) const;
+};
+using PairKeys = std::unordered_set<PairKey, HashOfPairKey>;
 
 /// Both sides are integers of 32 or 64 bits: ids of tokens, positions, lengths.
 [[nodiscard]] bool holds_indices(const Row& row);

@@ -83,13 +83,11 @@ bool sketches_contradict(const stats::TensorStats& golden, const stats::TensorSt
 
 }  // namespace
 
-double correlation(const measure::PairMetrics& metrics) {
-  const stats::TensorStats& golden = metrics.golden;
-  const stats::TensorStats& mine = metrics.mine;
-  if (metrics.state != measure::PairState::Compared || golden.has_non_finite() ||
-      mine.has_non_finite())
+double correlation(const measure::PairNumbers& numbers, const measure::SummaryValues& golden,
+                   const measure::SummaryValues& mine) {
+  if (numbers.state != measure::PairState::Compared || numbers.compared_count != numbers.value_count)
     return NAN;
-  const auto count = static_cast<double>(metrics.value_count);
+  const auto count = static_cast<double>(numbers.value_count);
   const double golden_squares = golden.l2_norm * golden.l2_norm;
   const double mine_squares = mine.l2_norm * mine.l2_norm;
   const double golden_variance = golden_squares - count * golden.mean * golden.mean;
@@ -97,13 +95,14 @@ double correlation(const measure::PairMetrics& metrics) {
   if (!(golden_variance > kConstant * golden_squares) ||
       !(mine_variance > kConstant * mine_squares))
     return NAN;
-  const double product = metrics.cosine_similarity * golden.l2_norm * mine.l2_norm;
+  const double product = numbers.cosine_similarity * golden.l2_norm * mine.l2_norm;
   return (product - count * golden.mean * mine.mean) / std::sqrt(golden_variance * mine_variance);
 }
 
-bool contradicts_pair(const measure::PairMetrics& metrics) {
-  if (metrics.value_count < kFewValues) return false;
-  const double r = correlation(metrics);
+bool contradicts_pair(const measure::PairNumbers& numbers, const measure::SummaryValues& golden,
+                      const measure::SummaryValues& mine) {
+  if (numbers.value_count < kFewValues) return false;
+  const double r = correlation(numbers, golden, mine);
   return r * r < kExplained;
 }
 

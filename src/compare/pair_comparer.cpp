@@ -46,7 +46,7 @@ std::string record_label(const Run& run, const TensorRecord& record) {
 
 SideSummary describe_record(const TensorRecord& record) {
   SideSummary side;
-  side.path = record_path(record);
+  side.path = RecordPath(record);
   side.op_type = record.op_type;
   if (record.dtype) side.dtype = torch_name(*record.dtype);
   if (record.shape) side.shape = list_text(record.shape->span());
@@ -66,13 +66,19 @@ void fill_statistics(const stats::TensorStats& values, SideSummary* side) {
   side->l2_norm = all.l2_norm;
 }
 
-void add_sentence(std::string_view sentence, std::string* text) {
-  if (!text->empty()) *text += ' ';
+template <typename Text>
+void add_sentence(std::string_view sentence, Text* text) {
+  if (!text->empty()) *text += " ";
   *text += sentence;
 }
-void add_note(std::string_view note, std::string* text) {
+template <typename Text>
+void add_note(std::string_view note, Text* text) {
   if (!text->empty()) *text += "; ";
   *text += note;
+}
+
+measure::SummaryValues values_of(const SideSummary& side) {
+  return {side.max, side.min, side.mean, side.l2_norm};
 }
 
 // ---- judging ----
@@ -117,7 +123,7 @@ void fail_row(std::string why, Row* row) {
   add_note(why, &row->exceeded);
 }
 
-void judge_metrics(const measure::PairMetrics& metrics, const Limit& limit, Row* row) {
+void judge_metrics(const measure::PairNumbers& metrics, const Limit& limit, Row* row) {
   if (metrics.has_pattern_mismatch()) fail_row("NaN or infinities at other places", row);
   if (row->shape_relation == ShapeRelation::Reshaped) fail_row("other shape", row);
   if (metrics.state != measure::PairState::Compared) return;
@@ -198,9 +204,7 @@ bool fill_from_digests(const TensorRecord& golden, const TensorRecord& mine, Row
   if (!golden.dtype || golden.dtype != mine.dtype || !golden.shape || !mine.shape) return false;
   if (!(*golden.shape == *mine.shape) || !golden.stats || golden.stats->has_non_finite())
     return false;
-  measure::PairMetrics metrics;
-  metrics.golden = *golden.stats;
-  metrics.mine = *golden.stats;
+  measure::PairNumbers metrics;
   metrics.value_count = metrics.compared_count = golden.stats->count;
   metrics.masked_count = -1;  // known only from the values
   if (metrics.value_count > 0) {
@@ -211,9 +215,10 @@ bool fill_from_digests(const TensorRecord& golden, const TensorRecord& mine, Row
     metrics.kl_divergence = metrics.kl_row_mean = metrics.kl_row_max = 0;
     metrics.relative_euclidean_distance = 0;
   }
-  fill_statistics(metrics.golden, &row->golden);
-  fill_statistics(metrics.mine, &row->mine);
+  fill_statistics(*golden.stats, &row->golden);
+  fill_statistics(*golden.stats, &row->mine);
   row->metrics = metrics;
+  row->golden_norm = golden.stats->l2_norm;
   row->shape_relation = ShapeRelation::Same;
   row->identical = row->comparable = true;
   add_note("equal digests", &row->note);
@@ -268,15 +273,17 @@ double severity(const Row& row) {
   return 0;
 }
 
-void compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
+SideStats compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                    int jobs, const Limit& limit, Row* row, measure::PooledErrors* pooled) {
   const Conventions& conventions = options.conventions;
   describe_view(golden, &row->golden);
   describe_view(mine, &row->mine);
   row->shape_relation = shape_relation(golden.shape, mine.shape);
-  row->metrics = measure::compare_tensors(
+  const measure::PairMetrics metrics = measure::compare_tensors(
       golden, mine, {.rules = conventions.rules, .jobs = jobs, .pooled = pooled});
-  const measure::PairMetrics& metrics = *row->metrics;
+  SideStats sides{metrics.golden, metrics.mine};
+  row->metrics = metrics;
+  row->golden_norm = metrics.golden.l2_norm;
   fill_statistics(metrics.golden, &row->golden);
   fill_statistics(metrics.mine, &row->mine);
   row->fail_reason = measure::fail_reason(metrics, conventions.rules);
@@ -287,7 +294,7 @@ void compare_views(const TensorView& golden, const TensorView& mine, const Compa
     row->fail_reason = "int8 against a float type needs scale and offset.";
   }
   add_notes(golden, mine, row);
-  if (!row->comparable) return;
+  if (!row->comparable) return sides;
   run_algorithms(golden, mine, options, row);
   row->identical = metrics.is_identical();
   if ((limit.atol || limit.rtol) && metrics.state == measure::PairState::Compared &&
@@ -295,6 +302,7 @@ void compare_views(const TensorView& golden, const TensorView& mine, const Compa
     row->outside_tolerance =
         count_outside(golden, mine, limit.atol.value_or(0), limit.rtol.value_or(0), jobs);
   }
+  return sides;
 }
 
 const TensorRecord& golden_record(const Run& golden, const Run& mine,
@@ -377,7 +385,7 @@ class PairComparer::Comparer {
   static void doubt(Row* row) {
     if (row->metrics && row->metrics->state == measure::PairState::CountMismatch) {
       doubt(row, "shapes contradict the pair");
-    } else if (row->metrics && contradicts_pair(*row->metrics)) {
+    } else if (row->metrics && contradicts_pair(*row->metrics, values_of(row->golden), values_of(row->mine))) {
       doubt(row,
             "values contradict the pair: golden explains less than half of what varies in mine");
     }
@@ -390,8 +398,11 @@ class PairComparer::Comparer {
   }
 
   const Limit& limit_of(const Row& row, const std::string& node) const {
+    if (options_.limits.rules.empty()) return options_.limits.fallback;
+    const std::string golden_path = row.golden.path.str();
+    const std::string mine_path = row.mine.path.str();
     return limit_for(options_.limits,
-                     {row.golden.path, row.mine.path, node, row.mine.op_type, row.mine.dtype});
+                     {golden_path, mine_path, node, row.mine.op_type, row.mine.dtype});
   }
 
   /// What one side of a pair is read from.
@@ -409,7 +420,7 @@ class PairComparer::Comparer {
   }
 
   // True when the record has a file to read; otherwise the row says why not.
-  static bool has_file(const TensorRecord& record, std::string_view side, Row* row) {
+  [[nodiscard]] bool has_file(const TensorRecord& record, std::string_view side, Row* row) const {
     const auto refuse = [&](const std::string& why) { add_sentence(why, &row->fail_reason); };
     if (!record.bytes) {
       refuse(!record.problem.empty() ? std::string(side) + ": " + record.problem
@@ -417,17 +428,22 @@ class PairComparer::Comparer {
                             : std::string(side) + " has no data");
       return false;
     }
+    // Neighbours are in one file; that it is there is asked once for most of them.
+    std::atomic<uint32_t>& known = known_file_[side == "golden" ? 0 : 1];
+    const uint32_t handle = record.bytes->file.handle();
+    if (known.load(std::memory_order_relaxed) == handle) return true;
     const Result<FileFacts> facts = file_facts(record.bytes->file);
     if (!facts || facts->kind != FileFacts::Kind::File) {
       refuse(std::string(side) + "_data_path: " + record.bytes->file + " is not a file.");
       return false;
     }
+    known.store(handle, std::memory_order_relaxed);
     return true;
   }
 
   // other   shape of the tensor on the other side, where it is known
-  static std::optional<Tensor> load(const Source& source, const Dims* other, std::string_view side,
-                                    Row* row) {
+  [[nodiscard]] std::optional<Tensor> load(const Source& source, const Dims* other,
+                                           std::string_view side, Row* row) const {
     if (!has_file(source.record, side, row)) return std::nullopt;
     if (source.recipe != nullptr) {
       for (const size_t i : source.recipe->records) {
@@ -463,20 +479,19 @@ class PairComparer::Comparer {
     const auto mine_watch = resident_.watch(mine_tensor->view.storage);
     measure::PooledErrors errors;
     measure::PooledErrors* pooled = pictures_ != nullptr ? &errors : nullptr;
-    compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node), row,
-                  pooled);
+    const SideStats sides = compare_views(golden_tensor->view, mine_tensor->view, options_, jobs,
+                                          limit_of(*row, node), row, pooled);
     if (!options_.conventions.trusting) {
       const bool is_compared = row->metrics && row->metrics->state == measure::PairState::Compared;
-      const measure::PairMetrics metrics = is_compared ? *row->metrics : measure::PairMetrics();
-      hold_against_record(golden, *golden_tensor, is_compared ? &metrics.golden : nullptr, "golden",
+      hold_against_record(golden, *golden_tensor, is_compared ? &sides.golden : nullptr, "golden",
                           row);
-      hold_against_record(mine, *mine_tensor, is_compared ? &metrics.mine : nullptr, "my", row);
+      hold_against_record(mine, *mine_tensor, is_compared ? &sides.mine : nullptr, "my", row);
     }
     const std::optional<Tensor> reordered =
         in_golden_order(*golden_tensor, mine, *mine_tensor, *row);
     if (reordered) {
       row->note.clear();
-      row->exceeded.clear();
+      row->exceeded = {};
       row->custom.clear();
       compare_views(golden_tensor->view, reordered->view, options_, jobs, limit_of(*row, node), row,
                     pooled);
@@ -578,10 +593,7 @@ class PairComparer::Comparer {
     // A table need not have the norm; an unknown one says nothing about the other side's.
     if (std::isnan(golden_stats->l2_norm) || std::isnan(mine_stats->l2_norm))
       row->golden.l2_norm = row->mine.l2_norm = NAN;
-    const auto values = [](const SideSummary& side) {
-      return measure::SummaryValues{side.max, side.min, side.mean, side.l2_norm};
-    };
-    row->summary = measure::compare_summaries(values(row->golden), values(row->mine));
+    row->summary = measure::compare_summaries(values_of(row->golden), values_of(row->mine));
     row->comparable = true;
     const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
     const SideSummary& g = row->golden;
@@ -611,6 +623,7 @@ class PairComparer::Comparer {
   ResidentFiles files_;     // containers of many tensors, none of which is large
   ResidentLimit resident_;  // large tensors of any file, while they are read
   std::atomic<uint64_t> compared_bytes_{0};
+  mutable std::atomic<uint32_t> known_file_[2] = {};  // handle of the last file that was there
 };
 
 PairComparer::PairComparer(const Run& golden, const Run& mine, const CompareOptions& options,

@@ -9,13 +9,19 @@
 
 namespace assay::compare {
 
+/// Of a golden tensor and its partner.
+struct SideStats {
+  stats::TensorStats golden, mine;
+};
+
 /// Larger is worse; 0 for rows that show no difference at all.
 [[nodiscard]] double severity(const Row& row);
 /// Sets the outcome of a row by a limit.
 void judge(const Limit& limit, Row* row);
 /// Measures two tensors; what describes them in the row is replaced.
-/// pooled   where not null: becomes the errors by place
-void compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
+/// pooled    where not null: becomes the errors by place
+/// returns   of each side by itself: golden, mine
+SideStats compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                    int jobs, const Limit& limit, Row* row, measure::PooledErrors* pooled = nullptr);
 [[nodiscard]] const run::TensorRecord& golden_record(const run::Run& golden, const run::Run& mine,
                                                      const pair::RecordPair& pair);

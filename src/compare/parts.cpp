@@ -16,8 +16,8 @@ namespace assay {
 namespace {
 
 /// Both sides of a pipe are of one version; what differs between versions differs here, too.
-constexpr std::string_view kRequestMark = "assay part 1";
-constexpr std::string_view kAnswerMark = "assay rows 1";
+constexpr std::string_view kRequestMark = "assay part 2";
+constexpr std::string_view kAnswerMark = "assay rows 2";
 
 void check_range(ArchiveReader& archive, bool is_in_range) {
   if (!is_in_range) archive.fail_now();
@@ -26,24 +26,15 @@ void check_range(ByteWriter&, bool) {}
 
 }  // namespace
 
-namespace stats {
-template <typename Archive, typename Stats>
-  requires std::same_as<std::remove_const_t<Stats>, TensorStats>
-void transfer(Archive& archive, Stats& stats) {
-  archive(stats.count, stats.nan_count, stats.positive_inf_count, stats.negative_inf_count,
-          stats.min, stats.max, stats.mean, stats.l2_norm, stats.sketch);
-}
-}  // namespace stats
-
 namespace measure {
 template <typename Archive, typename Metrics>
-  requires std::same_as<std::remove_const_t<Metrics>, PairMetrics>
+  requires std::same_as<std::remove_const_t<Metrics>, PairNumbers>
 void transfer(Archive& archive, Metrics& metrics) {
   archive(metrics.state);
   check_range(archive, metrics.state <= PairState::NonFinite);
   for (const MetricField& field : kMetricFields) archive(metrics.*field.value);
   for (const CountField& field : kCountFields) archive(metrics.*field.value);
-  archive(metrics.kl_row_mean, metrics.kl_row_max, metrics.golden, metrics.mine);
+  archive(metrics.kl_row_mean, metrics.kl_row_max);
 }
 template <typename Archive, typename Error>
   requires std::same_as<std::remove_const_t<Error>, SummaryError>
@@ -101,6 +92,12 @@ template <typename Archive, typename Rule>
 void transfer(Archive& archive, Rule& rule) {
   archive(rule.match, rule.dtype, rule.op_type, rule.limit);
 }
+template <typename Archive, typename Path>
+  requires std::same_as<std::remove_const_t<Path>, RecordPath>
+void transfer(Archive& archive, Path& path) {
+  path.transfer_parts([&](auto&... parts) { archive(parts...); });
+  check_range(archive, path.is_valid());
+}
 template <typename Archive, typename Side>
   requires std::same_as<std::remove_const_t<Side>, SideSummary>
 void transfer(Archive& archive, Side& side) {
@@ -141,7 +138,7 @@ template <typename Archive, typename Any>
   requires std::same_as<std::remove_const_t<Any>, Row>
 void transfer(Archive& archive, Any& row) {
   archive(row.token_id, row.rank, row.order, row.label, row.matched_by, row.confidence, row.golden,
-          row.mine, row.metrics, row.summary, row.shape_relation, row.identical, row.comparable,
+          row.mine, row.metrics, row.golden_norm, row.summary, row.shape_relation, row.identical, row.comparable,
           row.fail_reason, row.note, row.outcome, row.exceeded, row.outside_tolerance, row.sqnr_db,
           row.quantisation, row.custom, row.filtered);
   check_range(archive,

@@ -67,7 +67,7 @@ class WeightComparer {
  private:
   struct Subject {
     explicit Subject(const Row& row)
-        : golden_path(row.golden.path), mine_path(row.mine.path), label(row.label) {}
+        : golden_path(row.golden.path.str()), mine_path(row.mine.path.str()), label(row.label) {}
     [[nodiscard]] LimitSubject get(const Row& row) const {
       return {golden_path, mine_path, label, "", row.mine.dtype};
     }
@@ -79,7 +79,7 @@ class WeightComparer {
   static SideSummary describe(const pair::CheckpointSide& side, const pair::Weight& weight) {
     const TensorRecord& record = side.record_of(weight);
     SideSummary out;
-    out.path = record_path(record);
+    out.path = RecordPath(record);
     if (record.dtype) out.dtype = torch_name(*record.dtype);
     if (record.shape) out.shape = list_text(record.shape->span());
     return out;
@@ -225,7 +225,7 @@ class WeightComparer {
     const Result<Operand> mine_side = operand(mine_, mine);
     const auto refuse = [&](std::string_view side, const Result<Operand>& result) {
       if (result) return;
-      if (!row->fail_reason.empty()) row->fail_reason += ' ';
+      if (!row->fail_reason.empty()) row->fail_reason += " ";
       row->fail_reason += std::string(side) + ": " + result.error().describe() + ".";
     };
     refuse("golden", golden_side);
@@ -293,7 +293,7 @@ class WeightComparer {
   static void set_sqnr(Row* row) {
     if (!row->metrics || row->metrics->state != measure::PairState::Compared) return;
     const double distance = row->metrics->relative_euclidean_distance;
-    const bool both_zero = distance == 0 && row->metrics->golden.l2_norm == 0;
+    const bool both_zero = distance == 0 && row->golden_norm == 0;
     if (!both_zero) row->sqnr_db = -20 * std::log10(distance);
   }
 

@@ -88,10 +88,10 @@ struct Patterns {
   }
 };
 
-/// Metrics of one pair. NaN means: not defined for this pair (see `state`), or undefined by its
+/// How far the sides of one pair are from each other. NaN means: not defined for this pair (see `state`), or undefined by its
 /// formula. "Values" are elements, except: complex elements give two (real, imaginary), packed ones
 /// each of their numbers. Flat indices count values in C order; -1 when there is none.
-struct PairMetrics : Patterns {
+struct PairNumbers : Patterns {
   PairState state = PairState::Empty;
 
   int64_t value_count = 0;     // of golden, and of mine unless CountMismatch
@@ -112,11 +112,6 @@ struct PairMetrics : Patterns {
   int64_t worst_absolute_index = -1;
   int64_t worst_relative_index = -1;
 
-  /// Of each side by itself: finite values and counts, as stats::compute_stats defines them.
-  /// Float32: of the float32 copy, with_non_finite() applied.
-  stats::TensorStats golden;
-  stats::TensorStats mine;
-
   /// True when no position differs: all errors 0, and NaN and infinities (with sign) at the same
   /// places.
   [[nodiscard]] bool is_identical() const {
@@ -125,39 +120,47 @@ struct PairMetrics : Patterns {
   }
 };
 
-/// A number of a pair: its name in reports and where PairMetrics has it.
+/// Metrics of one pair.
+struct PairMetrics : PairNumbers {
+  /// Of each side by itself: finite values and counts, as stats::compute_stats defines them.
+  /// Float32: of the float32 copy, with_non_finite() applied.
+  stats::TensorStats golden;
+  stats::TensorStats mine;
+};
+
+/// A number of a pair: its name in reports and where PairNumbers has it.
 struct MetricField {
   const char* name;
-  double PairMetrics::* value;
+  double PairNumbers::* value;
 };
 struct CountField {
   const char* name;
-  int64_t PairMetrics::* value;
+  int64_t PairNumbers::* value;
 };
 /// In the order of the columns.
 inline constexpr std::array<MetricField, 7> kMetricFields = {{
-    {"cosine_similarity", &PairMetrics::cosine_similarity},
-    {"max_relative_error", &PairMetrics::max_relative_error},
-    {"mean_relative_error", &PairMetrics::mean_relative_error},
-    {"max_absolute_error", &PairMetrics::max_absolute_error},
-    {"mean_absolute_error", &PairMetrics::mean_absolute_error},
-    {"kl_divergence", &PairMetrics::kl_divergence},
-    {"relative_euclidean_distance", &PairMetrics::relative_euclidean_distance},
+    {"cosine_similarity", &PairNumbers::cosine_similarity},
+    {"max_relative_error", &PairNumbers::max_relative_error},
+    {"mean_relative_error", &PairNumbers::mean_relative_error},
+    {"max_absolute_error", &PairNumbers::max_absolute_error},
+    {"mean_absolute_error", &PairNumbers::mean_absolute_error},
+    {"kl_divergence", &PairNumbers::kl_divergence},
+    {"relative_euclidean_distance", &PairNumbers::relative_euclidean_distance},
 }};
 /// Counts and positions.
 inline constexpr std::array<CountField, 12> kCountFields = {{
-    {"value_count", &PairMetrics::value_count},
-    {"compared_count", &PairMetrics::compared_count},
-    {"masked_count", &PairMetrics::masked_count},
-    {"nan_only_in_golden", &PairMetrics::nan_only_in_golden},
-    {"nan_only_in_mine", &PairMetrics::nan_only_in_mine},
-    {"nan_in_both", &PairMetrics::nan_in_both},
-    {"inf_only_in_golden", &PairMetrics::inf_only_in_golden},
-    {"inf_only_in_mine", &PairMetrics::inf_only_in_mine},
-    {"inf_in_both", &PairMetrics::inf_in_both},
-    {"inf_sign_mismatches", &PairMetrics::inf_sign_mismatches},
-    {"worst_absolute_index", &PairMetrics::worst_absolute_index},
-    {"worst_relative_index", &PairMetrics::worst_relative_index},
+    {"value_count", &PairNumbers::value_count},
+    {"compared_count", &PairNumbers::compared_count},
+    {"masked_count", &PairNumbers::masked_count},
+    {"nan_only_in_golden", &PairNumbers::nan_only_in_golden},
+    {"nan_only_in_mine", &PairNumbers::nan_only_in_mine},
+    {"nan_in_both", &PairNumbers::nan_in_both},
+    {"inf_only_in_golden", &PairNumbers::inf_only_in_golden},
+    {"inf_only_in_mine", &PairNumbers::inf_only_in_mine},
+    {"inf_in_both", &PairNumbers::inf_in_both},
+    {"inf_sign_mismatches", &PairNumbers::inf_sign_mismatches},
+    {"worst_absolute_index", &PairNumbers::worst_absolute_index},
+    {"worst_relative_index", &PairNumbers::worst_relative_index},
 }};
 
 /// Compares in C order, whatever the strides and element types; shapes may differ as long as the

@@ -42,21 +42,21 @@ struct MatchOptions {
 struct RecordPair {
   size_t golden = 0;
   size_t mine = 0;
+  /// How sure the rule is that the two belong together, (0, 1]; 1 for names and explicit pairs.
+  double confidence = 1;
+  int64_t data_id = -1;  // given by the user's metadata; -1: counted
+  /// The row's token id, kWarmupToken for a warm-up run of ATB; nothing: the step of mine.
+  std::optional<int64_t> token = {};
+  /// Indices into Matching::recipes; -1: the record as it stands.
+  int32_t golden_recipe = -1;
+  int32_t mine_recipe = -1;
+  // What the path columns say instead of the record's own path; empty: that one.
+  InternedText golden_label = {};
+  InternedText mine_label = {};
   Rule rule = Rule::None;
   /// The sides of this node had different numbers of tensors, so each was paired with each: a shape
   /// mismatch then says nothing, and the row is dropped.
   bool speculative = false;
-  /// How sure the rule is that the two belong together, (0, 1]; 1 for names and explicit pairs.
-  double confidence = 1;
-  /// Indices into Matching::recipes; -1: the record as it stands.
-  int32_t golden_recipe = -1;
-  int32_t mine_recipe = -1;
-  int64_t data_id = -1;  // given by the user's metadata; -1: counted
-  /// The row's token id, kWarmupToken for a warm-up run of ATB; nothing: the step of mine.
-  std::optional<int64_t> token = {};
-  // What the path columns say instead of the record's own path; empty: that one.
-  std::string golden_label = {};
-  std::string mine_label = {};
   /// `golden` is a record of mine: an operator that changes layout or precision only is held
   /// against its own input.
   bool golden_in_mine = false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/interned_text.hpp"
+#include "base/rare_text.hpp"
 
 namespace assay::report {
 
@@ -34,6 +35,7 @@ struct Cell {
   [[nodiscard]] static Cell of(std::string value);  // empty text gives an empty cell
   [[nodiscard]] static Cell of(std::string_view value) { return of(std::string(value)); }
   [[nodiscard]] static Cell of(InternedText value) { return of(value.str()); }
+  [[nodiscard]] static Cell of(const RareText& value) { return of(value.str()); }
   [[nodiscard]] static Cell of(const char* value) { return of(std::string(value)); }
   [[nodiscard]] static Cell of(Cell cell) { return cell; }
   [[nodiscard]] static Cell of(int value) { return of(int64_t{value}); }

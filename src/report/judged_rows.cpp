@@ -22,7 +22,7 @@ struct Difference {
 
 Difference difference_of(const Row& row) {
   if (!row.comparable) return {};
-  if (row.metrics) return {row.metrics->relative_euclidean_distance, row.metrics->golden.l2_norm};
+  if (row.metrics) return {row.metrics->relative_euclidean_distance, row.golden_norm};
   if (row.summary) return {row.summary->l2_norm.relative, row.golden.l2_norm};
   return {};
 }

@@ -15,7 +15,7 @@ namespace {
 
 using compare::Row;
 using compare::SideSummary;
-using measure::PairMetrics;
+using measure::PairNumbers;
 using measure::SummaryErrors;
 
 constexpr std::string_view kAlgorithms = "[algorithms]";
@@ -24,7 +24,7 @@ constexpr std::string_view kAlgorithms = "[algorithms]";
 const Row* row_of(const JudgedRow& row) { return &row.row; }
 const SideSummary* golden_of(const JudgedRow& row) { return &row.row.golden; }
 const SideSummary* mine_of(const JudgedRow& row) { return &row.row.mine; }
-const PairMetrics* metrics_of(const JudgedRow& row) {
+const PairNumbers* metrics_of(const JudgedRow& row) {
   return row.row.metrics ? &*row.row.metrics : nullptr;
 }
 const SummaryErrors* errors_of(const JudgedRow& row) {
@@ -45,11 +45,13 @@ std::string_view source_of(const RowVerdict& row) {
 }
 std::string_view word_of(const RowVerdict& row) { return locate::judgement_name(row.verdict); }
 
+std::string path_of(const SideSummary& side) { return side.path.str(); }
+
 void append_side(const std::string& name, const SideSummary* (*side)(const JudgedRow&),
                  Columns<JudgedRow>* all) {
   using S = SideSummary;
   const Columns<JudgedRow> columns = {
-      {"data_path", of(side, &S::path)},  {"op_type", of(side, &S::op_type)},
+      {"data_path", of(side, path_of)},  {"op_type", of(side, &S::op_type)},
       {"dtype", of(side, &S::dtype)},     {"shape", of(side, &S::shape)},
       {"max_value", of(side, &S::max)},   {"min_value", of(side, &S::min)},
       {"mean_value", of(side, &S::mean)}, {"l2norm_value", of(side, &S::l2_norm)}};
@@ -79,8 +81,8 @@ Columns<JudgedRow> every_column() {
                             {"sqnr_db", of(row_of, &Row::sqnr_db)},
                             {"quantisation", of(row_of, &Row::quantisation)},
                             {"outside_tolerance", of(row_of, outside_cell)},
-                            {"kl_row_mean", of(metrics_of, &PairMetrics::kl_row_mean)},
-                            {"kl_row_max", of(metrics_of, &PairMetrics::kl_row_max)},
+                            {"kl_row_mean", of(metrics_of, &PairNumbers::kl_row_mean)},
+                            {"kl_row_max", of(metrics_of, &PairNumbers::kl_row_max)},
                             {"err_in", of(verdict_of, &V::err_in)},
                             {"err_out", of(verdict_of, &V::err_out)},
                             {"err_own", of(verdict_of, &V::err_own)},
@@ -94,7 +96,7 @@ Columns<JudgedRow> every_column() {
   for (const auto& [name, field] : measure::kMetricFields)
     all.push_back({name, of(metrics_of, field)});
   for (const auto& [name, field] : measure::kCountFields) {
-    const auto cell = [field = field](const PairMetrics& metrics) {
+    const auto cell = [field = field](const PairNumbers& metrics) {
       return Cell::of_index(metrics.*field);
     };
     all.push_back({count_name(name), of(metrics_of, cell)});

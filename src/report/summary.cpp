@@ -5,7 +5,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <set>
 
 #include "base/text.hpp"
 #include "locate/verdict/sentence.hpp"
@@ -28,14 +27,14 @@ struct Metric {
   std::function<double(const Row&)> value;
 };
 
-double metric_of(const Row& row, double measure::PairMetrics::* field) {
+double metric_of(const Row& row, double measure::PairNumbers::* field) {
   return row.metrics && row.comparable && !holds_indices(row) ? (*row.metrics).*field : NAN;
 }
 
 std::vector<Metric> tensor_metrics() {
   std::vector<Metric> metrics;
   for (const measure::MetricField& metric : measure::kMetricFields) {
-    metrics.push_back({metric.name, metric.value == &measure::PairMetrics::cosine_similarity,
+    metrics.push_back({metric.name, metric.value == &measure::PairNumbers::cosine_similarity,
                        [field = metric.value](const Row& row) { return metric_of(row, field); }});
   }
   return metrics;
@@ -58,18 +57,17 @@ std::vector<Metric> statistics_metrics() {
 
 // The one number by which rows of a group are held against each other.
 double error_of(const Row& row) {
-  if (row.metrics) return metric_of(row, &measure::PairMetrics::relative_euclidean_distance);
+  if (row.metrics) return metric_of(row, &measure::PairNumbers::relative_euclidean_distance);
   return summary_error(row, &measure::SummaryErrors::l2_norm);
 }
 
 std::vector<const Row*> distinct_rows(const Comparison& comparison) {
-  std::set<std::tuple<int, int64_t, std::string_view, std::string_view, std::string_view>> known;
+  compare::PairKeys known;
   std::vector<const Row*> rows;
   for (const compare::Sheet& sheet : comparison.sheets) {
     for (const Row& row : sheet.rows) {
       if (row.filtered) continue;
-      if (known.emplace(row.rank, row.token_id, row.golden.path, row.mine.path, row.label).second)
-        rows.push_back(&row);
+      if (known.emplace(row).second) rows.push_back(&row);
     }
   }
   return rows;
@@ -197,7 +195,7 @@ class Summary {
     table_.links.push_back(places_.link(table_.rows.size(), kNodeColumn, worst));
     table_.rows.push_back({Cell::of(section), std::move(name), Cell::of(value), std::move(pairs),
                            std::move(failed), Cell::of(worst.token_id), Cell::of(worst.label),
-                           Cell::of(worst.golden.path), Cell::of(worst.mine.path)});
+                           Cell::of(worst.golden.path.str()), Cell::of(worst.mine.path.str())});
   }
 
   void add_first_bad() {

@@ -298,7 +298,7 @@ std::string first_beyond(const Comparison& comparison, const TerminalOptions& op
           : "one beyond its limit; the first is not known (no order of execution):";
   const std::string place = "step " + std::to_string(first->token_id) + "  " + first->label;
   return "\n" + sentence(title, options) + "\n  " + sentence(place, options) + "\n  " +
-         sentence(first->comparable ? first->exceeded : first->fail_reason, options) + "\n";
+         sentence(first->comparable ? first->exceeded.str() : first->fail_reason.str(), options) + "\n";
 }
 
 }  // namespace
@@ -357,7 +357,7 @@ std::string text_line(const char* key, const std::string& text, const TerminalOp
 
 std::string side_line(const char* key, const compare::SideSummary& side,
                       const TerminalOptions& options) {
-  return text_line(key, side.path + "  " + side.dtype + " " + side.shape, options);
+  return text_line(key, side.path.str() + "  " + side.dtype + " " + side.shape, options);
 }
 
 std::string number_lines(const Row& row) {
