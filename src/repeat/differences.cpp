@@ -42,7 +42,7 @@ bool is_undefined(const Operator& one) {
 
 /// An argument that the operator writes and does not read: what was there before does not matter.
 bool is_only_written(const Operator& one, const Use& use) {
-  if (std::ranges::find(one.writes, use.slot) == one.writes.end()) return false;
+  if (std::ranges::find(one.writes, use.slot.str()) == one.writes.end()) return false;
   if (use.slot.starts_with("out")) return true;
   constexpr std::array<std::string_view, 11> kOverwriting = {
       "copy_",        "fill_",      "zero_",   "uniform_",    "normal_", "bernoulli_",

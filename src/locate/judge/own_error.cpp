@@ -123,8 +123,9 @@ OwnError unjudged(size_t op, size_t use, const Error& error) {
 /// Which of evaluate()'s results an output is: slots of several outputs are their numbers.
 size_t number_of(const Use& use, size_t place) {
   size_t number = 0;
-  const char* end = use.slot.data() + use.slot.size();
-  const auto read = std::from_chars(use.slot.data(), end, number);
+  const std::string_view slot = use.slot;
+  const char* end = slot.data() + slot.size();
+  const auto read = std::from_chars(slot.data(), end, number);
   return read.ec == std::errc() && read.ptr == end ? number : place;
 }
 

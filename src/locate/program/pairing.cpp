@@ -15,7 +15,7 @@ std::vector<pair::Execution> operators_of(const Program& program) {
   for (const Operator& one : program.operators) {
     const bool passes_on = is_transparent(one.name);
     out.push_back({one.rank, one.step, one.module, one.module_call,
-                   passes_on ? std::string_view() : one.name});
+                   passes_on ? std::string_view() : std::string_view(one.name)});
   }
   return out;
 }

@@ -100,8 +100,10 @@ class Builder {
     std::map<ExecutionKey, size_t> running;  // the latest operator of that name
     std::map<ExecutionKey, size_t> calls;
     size_t next = 0;
-    producer_of_record_.assign(run_.records.size(), kNone);
-    output_of_record_.assign(run_.records.size(), 0);
+    if (!program_.operators.empty()) {
+      producer_of_record_.assign(run_.records.size(), kNone);
+      output_of_record_.assign(run_.records.size(), 0);
+    }
     for (size_t i = 0; i < run_.records.size(); ++i) {
       const TensorRecord& record = run_.records[i];
       for (; next < program_.operators.size() && starts_before(program_.operators[next], record);
@@ -212,6 +214,7 @@ class Builder {
 
   /// From the producers of records to operators.
   void connect() {
+    if (program_.operators.empty()) return;
     std::unordered_map<uint64_t, size_t> by_order;
     for (size_t i = 0; i < run_.records.size(); ++i) by_order.emplace(run_.records[i].order, i);
     const auto resolve = [&](std::vector<Use>* uses) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/interned_text.hpp"
 #include "compare/gguf_weights.hpp"
 #include "pair/program_weights.hpp"
 #include "reference/aten/call.hpp"
@@ -24,20 +25,20 @@ inline constexpr size_t kNone = static_cast<size_t>(-1);
 
 /// One tensor that goes into or comes out of an operator or a module call.
 struct Use {
-  std::string slot;  // "self", "tensors.0"; of modules "0", "kwargs.mask"; "" for a single output
+  InternedText slot;  // "self", "tensors.0"; of modules "0", "kwargs.mask"; "" for a single output
+  InternedText leaf;  // named leaf: parameter or buffer. No producer and no name: anonymous leaf
   size_t record = kNone;     // index into Run::records
   ValueId value = kNoValue;  // unique over all ranks of the run; kNoValue: captured without ids
   uint64_t time = 0;         // order of production of the record
   /// Of inputs of operators and modules: who made the value. kNone: no operator did.
   size_t producer = kNone;     // index into Program::operators
   size_t producer_output = 0;  // index into its outputs
-  std::string leaf;  // named leaf: parameter or buffer. No producer and no name: anonymous leaf
 };
 
 struct Operator {
-  std::string node;    // "model.norm::aten.mul.Tensor.1"
-  std::string name;    // "aten.mul.Tensor"
-  std::string module;  // path of the innermost module; "" the root
+  InternedText node;    // "model.norm::aten.mul.Tensor.1"
+  InternedText name;    // "aten.mul.Tensor"
+  InternedText module;  // path of the innermost module; "" the root
   uint32_t module_call = 0;
   int rank = 0;
   int64_t step = 0;
@@ -57,8 +58,8 @@ struct Operator {
 
 /// One call of one module: the boundary values of a run.
 struct ModuleCall {
-  std::string module;
-  std::string type;  // class name
+  InternedText module;
+  InternedText type;  // class name
   uint32_t call = 0;
   int rank = 0;
   int64_t step = 0;

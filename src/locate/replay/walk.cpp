@@ -1070,7 +1070,7 @@ class Walker {
   }
 
   static std::string output_text(const ModuleCall& call, const Use& use) {
-    return (use.slot.empty() ? std::string("its result") : use.slot) + ", step " +
+    return (use.slot.empty() ? std::string("its result") : use.slot.str()) + ", step " +
            std::to_string(call.step);
   }
 

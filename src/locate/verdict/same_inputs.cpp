@@ -268,7 +268,7 @@ class InputTest {
                                                       const ModuleCall& golden,
                                                       const ModuleCall& mine) const {
     const auto operand = [&](std::string_view slot) -> Result<Tensor> {
-      const auto use = std::ranges::find(lookup.inputs, slot, &Use::slot);
+      const auto use = std::ranges::find(lookup.inputs, InternedText(slot), &Use::slot);
       if (use == lookup.inputs.end()) return fail(Errc::NotFound, "no such operand");
       return load_use(golden_, *use);
     };
