@@ -114,36 +114,52 @@ void conclude(const CompareRequest& request, CompareOutcome* outcome) {
 
 namespace {
 
-// Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
-Status judge(const compare::ComparedPaths& compared, const CompareRequest& request,
-             const compare::CompareOptions& comparison, CompareOutcome* outcome) {
-  if (!request.judge && !request.verdict) return {};
-  if (!compared.programs) {
-    if (!request.verdict) return {};
-    return fail(Errc::Usage, "--verdict needs two runs, with operators or modules in an order");
-  }
-  VerdictRequest options = request.verdict_options;
-  options.jobs = request.jobs;
-  options.asked.tables = true;
-  options.asked.page = !request.html.empty();
-  if (!request.rank.empty()) options.asked.options += " --ranks " + request.rank;
-  Result<locate::Verdict> verdict =
-      find_verdict(compared.golden, compared.mine, outcome->comparison.pairs, options,
-                   comparison.progress, &outcome->notes);
-  if (!verdict) {
-    const Errc code = verdict.error().code;
-    if (request.verdict || code == Errc::Usage || code == Errc::Interrupted)
-      return fail(verdict.error());
-    outcome->notes.push_back("no verdict: " + verdict.error().describe());
+/// Finds the verdict of two runs, for what is asked of a comparison.
+class Judge {
+ public:
+  Judge(const CompareRequest& request, const compare::CompareOptions& comparison,
+        CompareOutcome* outcome)
+      : request_(request), comparison_(comparison), outcome_(outcome) {}
+
+  [[nodiscard]] bool is_asked() const { return request_.judge || request_.verdict; }
+  /// Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
+  Status judge(const run::Run& golden, const run::Run& mine, const pair::Correspondence& pairs) {
+    is_done_ = true;
+    VerdictRequest options = request_.verdict_options;
+    options.jobs = request_.jobs;
+    options.asked.tables = true;
+    options.asked.page = !request_.html.empty();
+    if (!request_.rank.empty()) options.asked.options += " --ranks " + request_.rank;
+    Result<locate::Verdict> verdict =
+        find_verdict(golden, mine, pairs, options, comparison_.progress, &notes_);
+    if (!verdict) {
+      const Errc code = verdict.error().code;
+      if (request_.verdict || code == Errc::Usage || code == Errc::Interrupted)
+        return fail(verdict.error());
+      notes_.push_back("no verdict: " + verdict.error().describe());
+      return {};
+    }
+    if (!request_.op_mapping_file.empty()) {
+      notes_.emplace_back(
+          "--op-mapping-file pairs types for the table; the verdict does not use it");
+    }
+    outcome_->verdict = *std::move(verdict);
     return {};
   }
-  if (!request.op_mapping_file.empty()) {
-    outcome->notes.emplace_back(
-        "--op-mapping-file pairs types for the table; the verdict does not use it");
+  /// Behind the notes of the comparison.
+  Status finish() {
+    outcome_->notes.insert(outcome_->notes.end(), notes_.begin(), notes_.end());
+    if (is_done_ || !request_.verdict) return {};
+    return fail(Errc::Usage, "--verdict needs two runs, with operators or modules in an order");
   }
-  outcome->verdict = *std::move(verdict);
-  return {};
-}
+
+ private:
+  const CompareRequest& request_;
+  const compare::CompareOptions& comparison_;
+  CompareOutcome* outcome_;
+  std::vector<std::string> notes_;
+  bool is_done_ = false;
+};
 
 Status compare_and_judge(const CompareRequest& request, compare::CompareOptions options,
                          compare::ComparedPaths* compared, CompareOutcome* outcome) {
@@ -151,6 +167,13 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
   options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
   ASSAY_TRY(const std::unique_ptr<compare::PartRunner> parts, part_runner(request));
   options.parts = parts.get();
+  // What judging needs is free again when rows are kept.
+  Judge judge(request, options, outcome);
+  if (judge.is_asked())
+    options.when_paired = [&](const run::Run& golden, const run::Run& mine,
+                              const pair::Correspondence& pairs) {
+      return judge.judge(golden, mine, pairs);
+    };
   ASSAY_TRY(*compared,
             compare::compare_paths(
                 request.golden_path, request.my_path,
@@ -158,7 +181,7 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
   outcome->notes.insert(outcome->notes.end(), compared->notes.begin(), compared->notes.end());
   outcome->two_files = compared->two_files;
   outcome->comparison = std::move(compared->comparison);
-  return judge(*compared, request, options, outcome);
+  return judge.finish();
 }
 
 }  // namespace

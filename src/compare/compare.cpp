@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/compare.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -411,6 +413,11 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
   ASSAY_TRY(pair::Correspondence pairs,
             pair::correspond(golden, mine, options.user, options.engines));
   ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, pairs, options));
+  if (options.when_paired) {
+    ASSAY_TRY_STATUS(options.when_paired(golden, mine, pairs));
+    // Rows lie in blocks of their own, which do not use the room that small parts had before.
+    ::malloc_trim(0);
+  }
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
   comparison.pairs = std::move(pairs);
   if (!options.conventions.trusting)

@@ -199,6 +199,11 @@ struct CompareOptions {
   int jobs = 0;  // <= 0: one per core
   /// Mapped file pages kept resident, in bytes. What is above is given back to the page cache.
   uint64_t max_memory = uint64_t{256} << 20;
+  /// Of two whole runs: called when they are paired, before rows take room.   null: nothing
+  /// errors   end the comparison
+  std::function<Status(const run::Run& golden, const run::Run& mine,
+                       const pair::Correspondence& pairs)>
+      when_paired = nullptr;
   /// Called with (done, total) pairs from any thread, one call at a time; may be empty.
   std::function<void(size_t done, size_t total)> progress;
   /// Set by a signal handler: the comparison stops at the next block with Errc::Interrupted.

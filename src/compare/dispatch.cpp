@@ -120,6 +120,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   // A list of msprobe is a file, too, but stands for a whole run.
   out.two_files = out.golden.has(run::Trait::OneFile) && out.mine.has(run::Trait::OneFile);
   out.programs = !out.two_files && wanted.level != LevelChoice::Logits;
+  if (!out.programs) options.when_paired = nullptr;
   if (!options.statistics && !options.conventions.trusting &&
       (has_statistics_only(out.golden) || has_statistics_only(out.mine))) {
     options.statistics = true;
