@@ -102,7 +102,8 @@ struct Row {
   InternedText quantisation;  // "int8 per channel"; weights only
   SideSummary golden;
   SideSummary mine;
-  std::optional<measure::PairNumbers> metrics;   // of tensors
+  std::optional<measure::PairNumbers> metrics;  // of tensors
+  RareValue<measure::Patterns> patterns;        // with metrics; null: all values are finite
   double golden_norm = NAN;                     // with metrics: L2 norm of golden's finite values
   RareValue<measure::SummaryErrors> summary;    // of statistics
   RareText fail_reason;                         // column cmp_fail_reason; empty when all is well
@@ -116,6 +117,9 @@ struct Row {
   /// (CompareOptions::pictures).
   RarePointer<const measure::PairPicture> picture;
 
+  [[nodiscard]] bool has_pattern_mismatch() const {
+    return patterns && patterns->has_pattern_mismatch();
+  }
   [[nodiscard]] bool differs_in_count() const {
     return metrics && metrics->state == measure::PairState::CountMismatch;
   }

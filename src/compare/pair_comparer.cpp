@@ -124,7 +124,7 @@ void fail_row(std::string why, Row* row) {
 }
 
 void judge_metrics(const measure::PairNumbers& metrics, const Limit& limit, Row* row) {
-  if (metrics.has_pattern_mismatch()) fail_row("NaN or infinities at other places", row);
+  if (row->has_pattern_mismatch()) fail_row("NaN or infinities at other places", row);
   if (row->shape_relation == ShapeRelation::Reshaped) fail_row("other shape", row);
   if (metrics.state != measure::PairState::Compared) return;
   if (limit.cos && !(metrics.cosine_similarity >= *limit.cos)) {
@@ -258,7 +258,7 @@ double severity(const Row& row) {
   // Ids and positions: that they differ counts, the distance of one id from another says nothing.
   if (holds_indices(row)) return std::numeric_limits<double>::denorm_min();
   if (row.metrics) {
-    if (row.metrics->has_pattern_mismatch()) return std::numeric_limits<double>::max();
+    if (row.has_pattern_mismatch()) return std::numeric_limits<double>::max();
     const double distance = row.metrics->relative_euclidean_distance;
     return std::isnan(distance) ? 0 : std::max(distance, std::numeric_limits<double>::denorm_min());
   }
@@ -283,6 +283,8 @@ SideStats compare_views(const TensorView& golden, const TensorView& mine, const 
       golden, mine, {.rules = conventions.rules, .jobs = jobs, .pooled = pooled});
   SideStats sides{metrics.golden, metrics.mine};
   row->metrics = metrics;
+  row->patterns.reset();
+  if (metrics != measure::Patterns()) row->patterns = static_cast<measure::Patterns>(metrics);
   row->golden_norm = metrics.golden.l2_norm;
   fill_statistics(metrics.golden, &row->golden);
   fill_statistics(metrics.mine, &row->mine);
@@ -290,6 +292,7 @@ SideStats compare_views(const TensorView& golden, const TensorView& mine, const 
   row->comparable = metrics.state != measure::PairState::CountMismatch;
   if (!conventions.trusting && needs_scale(golden.dtype, mine.dtype)) {
     row->metrics.reset();
+    row->patterns.reset();
     row->comparable = false;
     row->fail_reason = "int8 against a float type needs scale and offset.";
   }
@@ -530,6 +533,7 @@ class PairComparer::Comparer {
     if (problem.empty()) return;
     add_sentence(std::string(side) + ": damaged: " + problem, &row->fail_reason);
     row->metrics.reset();
+    row->patterns.reset();
     row->custom.clear();
     row->comparable = row->identical = false;
   }

@@ -36,6 +36,11 @@ void transfer(Archive& archive, Metrics& metrics) {
   for (const CountField& field : kCountFields) archive(metrics.*field.value);
   archive(metrics.kl_row_mean, metrics.kl_row_max);
 }
+template <typename Archive, typename Any>
+  requires std::same_as<std::remove_const_t<Any>, Patterns>
+void transfer(Archive& archive, Any& patterns) {
+  for (const PatternField& field : kPatternFields) archive(patterns.*field.value);
+}
 template <typename Archive, typename Error>
   requires std::same_as<std::remove_const_t<Error>, SummaryError>
 void transfer(Archive& archive, Error& error) {
@@ -138,7 +143,7 @@ template <typename Archive, typename Any>
   requires std::same_as<std::remove_const_t<Any>, Row>
 void transfer(Archive& archive, Any& row) {
   archive(row.token_id, row.rank, row.order, row.label, row.matched_by, row.confidence, row.golden,
-          row.mine, row.metrics, row.golden_norm, row.summary, row.shape_relation, row.identical, row.comparable,
+          row.mine, row.metrics, row.patterns, row.golden_norm, row.summary, row.shape_relation, row.identical, row.comparable,
           row.fail_reason, row.note, row.outcome, row.exceeded, row.outside_tolerance, row.sqnr_db,
           row.quantisation, row.custom, row.filtered);
   check_range(archive,

@@ -53,6 +53,7 @@ struct Patterns {
   int64_t inf_in_both = 0;          // whatever the signs
   int64_t inf_sign_mismatches = 0;  // of inf_in_both
 
+  bool operator==(const Patterns&) const = default;
   void merge(const Patterns& next) {
     nan_only_in_golden += next.nan_only_in_golden;
     nan_only_in_mine += next.nan_only_in_mine;
@@ -88,10 +89,11 @@ struct Patterns {
   }
 };
 
-/// How far the sides of one pair are from each other. NaN means: not defined for this pair (see `state`), or undefined by its
-/// formula. "Values" are elements, except: complex elements give two (real, imaginary), packed ones
-/// each of their numbers. Flat indices count values in C order; -1 when there is none.
-struct PairNumbers : Patterns {
+/// How far the sides of one pair are from each other. NaN means: not defined for this pair (see
+/// `state`), or undefined by its formula. "Values" are elements, except: complex elements give two
+/// (real, imaginary), packed ones each of their numbers. Flat indices count values in C order; -1
+/// when there is none.
+struct PairNumbers {
   PairState state = PairState::Empty;
 
   int64_t value_count = 0;     // of golden, and of mine unless CountMismatch
@@ -111,6 +113,14 @@ struct PairNumbers : Patterns {
   /// First position of max_absolute_error, -1 when every error is 0.
   int64_t worst_absolute_index = -1;
   int64_t worst_relative_index = -1;
+};
+
+/// Metrics of one pair.
+struct PairMetrics : PairNumbers, Patterns {
+  /// Of each side by itself: finite values and counts, as stats::compute_stats defines them.
+  /// Float32: of the float32 copy, with_non_finite() applied.
+  stats::TensorStats golden;
+  stats::TensorStats mine;
 
   /// True when no position differs: all errors 0, and NaN and infinities (with sign) at the same
   /// places.
@@ -118,14 +128,6 @@ struct PairNumbers : Patterns {
     return state != PairState::CountMismatch && !has_pattern_mismatch() &&
            !(max_absolute_error > 0);
   }
-};
-
-/// Metrics of one pair.
-struct PairMetrics : PairNumbers {
-  /// Of each side by itself: finite values and counts, as stats::compute_stats defines them.
-  /// Float32: of the float32 copy, with_non_finite() applied.
-  stats::TensorStats golden;
-  stats::TensorStats mine;
 };
 
 /// A number of a pair: its name in reports and where PairNumbers has it.
@@ -148,19 +150,25 @@ inline constexpr std::array<MetricField, 7> kMetricFields = {{
     {"relative_euclidean_distance", &PairNumbers::relative_euclidean_distance},
 }};
 /// Counts and positions.
-inline constexpr std::array<CountField, 12> kCountFields = {{
+inline constexpr std::array<CountField, 5> kCountFields = {{
     {"value_count", &PairNumbers::value_count},
     {"compared_count", &PairNumbers::compared_count},
     {"masked_count", &PairNumbers::masked_count},
-    {"nan_only_in_golden", &PairNumbers::nan_only_in_golden},
-    {"nan_only_in_mine", &PairNumbers::nan_only_in_mine},
-    {"nan_in_both", &PairNumbers::nan_in_both},
-    {"inf_only_in_golden", &PairNumbers::inf_only_in_golden},
-    {"inf_only_in_mine", &PairNumbers::inf_only_in_mine},
-    {"inf_in_both", &PairNumbers::inf_in_both},
-    {"inf_sign_mismatches", &PairNumbers::inf_sign_mismatches},
     {"worst_absolute_index", &PairNumbers::worst_absolute_index},
     {"worst_relative_index", &PairNumbers::worst_relative_index},
+}};
+struct PatternField {
+  const char* name;
+  int64_t Patterns::* value;
+};
+inline constexpr std::array<PatternField, 7> kPatternFields = {{
+    {"nan_only_in_golden", &Patterns::nan_only_in_golden},
+    {"nan_only_in_mine", &Patterns::nan_only_in_mine},
+    {"nan_in_both", &Patterns::nan_in_both},
+    {"inf_only_in_golden", &Patterns::inf_only_in_golden},
+    {"inf_only_in_mine", &Patterns::inf_only_in_mine},
+    {"inf_in_both", &Patterns::inf_in_both},
+    {"inf_sign_mismatches", &Patterns::inf_sign_mismatches},
 }};
 
 /// Compares in C order, whatever the strides and element types; shapes may differ as long as the

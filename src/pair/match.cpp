@@ -75,6 +75,8 @@ void Matcher::group_tensors() {
 }
 
 Result<Matching> Matcher::match() {
+  // Room that nobody uses takes no memory; growing would take twice what there is.
+  out_.pairs.reserve(std::min(golden_.run.records.size(), mine_.run.records.size()));
   ASSAY_TRY_STATUS(match_explicit());
   ASSAY_TRY_STATUS(use_ranks());
   group_tensors();
@@ -140,7 +142,7 @@ void Matcher::list_leftovers() {
 
 void Matcher::list_side_leftovers(Side name_of_side, const MatchSide& side,
                                   const std::set<Place>& compared,
-                                  const std::set<std::pair<Place, std::string>>& paired) {
+                                  const std::set<std::pair<Place, InternedText>>& paired) {
   const std::string other = name_of_side == Side::Golden ? "mine" : "golden";
   std::set<std::string_view> nodes_of_other;
   for (const Tree& tree : (name_of_side == Side::Golden ? mine_ : golden_).trees) {

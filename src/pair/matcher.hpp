@@ -229,7 +229,7 @@ class Matcher {
   void list_leftovers();
   void list_side_leftovers(Side name_of_side, const MatchSide& side,
                            const std::set<Place>& compared,
-                           const std::set<std::pair<Place, std::string>>& paired);
+                           const std::set<std::pair<Place, InternedText>>& paired);
   std::string place_reason(const MatchSide& side, const Place& place,
                            const std::string& other) const;
   static std::string leftover_reason(const run::TensorRecord& record, const std::string& other,
@@ -249,8 +249,8 @@ class Matcher {
   std::vector<PlacePair> tokens_;  // rank 0 stands for any
   std::map<std::pair<size_t, size_t>, TreeState> states_;
   std::set<std::pair<int, int>> looked_at_;  // parts whose leftovers values have seen
-  std::set<std::pair<Place, std::string>> golden_paired_;
-  std::set<std::pair<Place, std::string>> mine_paired_;
+  std::set<std::pair<Place, InternedText>> golden_paired_;
+  std::set<std::pair<Place, InternedText>> mine_paired_;
   /// Of records that a rule named, but whose rows are not the other's.
   std::map<std::pair<Side, size_t>, std::string_view> why_alone_;
   std::map<size_t, int> show_order_;  // of a pair: my node

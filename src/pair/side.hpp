@@ -22,7 +22,7 @@ struct Place {
 };
 
 /// Records of one place by shared node name.
-using NodeRecords = std::map<std::string, std::vector<size_t>>;
+using NodeRecords = std::map<InternedText, std::vector<size_t>>;
 
 class MatchSide {
  public:

@@ -68,9 +68,9 @@ class Judge {
   }
 
   static bool has_non_finite(const Row& row) {
-    return row.metrics && row.metrics->nan_only_in_mine + row.metrics->inf_only_in_mine +
-                                  row.metrics->nan_in_both + row.metrics->inf_in_both >
-                              0;
+    return row.patterns && row.patterns->nan_only_in_mine + row.patterns->inf_only_in_mine +
+                                   row.patterns->nan_in_both + row.patterns->inf_in_both >
+                               0;
   }
 
   [[nodiscard]] RowVerdict judge(size_t i) const {
@@ -105,7 +105,7 @@ class Judge {
       return row.fail_reason.empty() ? RowJudgement::None : RowJudgement::Structural;
     const bool real = !record.dtype || is_float(*record.dtype);
     if (!real) return row.identical ? RowJudgement::Noise : RowJudgement::Structural;
-    if (row.metrics && row.metrics->nan_only_in_mine + row.metrics->inf_only_in_mine > 0)
+    if (row.patterns && row.patterns->nan_only_in_mine + row.patterns->inf_only_in_mine > 0)
       return inputs_not_finite || record.role != run::Role::Output ? RowJudgement::NanInherited
                                                                    : RowJudgement::NanOrigin;
     const double floor = locate::rounding_of(record.dtype, record.dtype);

@@ -34,7 +34,8 @@ double shown_error(const Row& row) {
   if (row.filtered || !row.comparable || holds_indices(row)) return NAN;
   if (row.summary) return row.summary->l2_norm.relative;
   if (!row.metrics) return NAN;
-  if (row.metrics->nan_only_in_mine + row.metrics->inf_only_in_mine > 0) return kInfinity;
+  if (row.patterns && row.patterns->nan_only_in_mine + row.patterns->inf_only_in_mine > 0)
+    return kInfinity;
   return row.metrics->relative_euclidean_distance;
 }
 

@@ -132,7 +132,7 @@ TEST(ErrorsByLayer, KeepsEncoderAndDecoderApart) {
 
 TEST(ErrorsByLayer, CountsNewNanAsInfinite) {
   Row bad = row("l.1.x output", NAN);
-  bad.metrics->nan_only_in_mine = 1;
+  bad.patterns.emplace().nan_only_in_mine = 1;
   Row unreadable = row("l.0.x output", 5);
   unreadable.comparable = false;
   const auto stacks = errors_by_layer(comparison_of({row("l.0.x output", 1), unreadable, bad}), "");

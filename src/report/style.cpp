@@ -16,6 +16,7 @@ namespace {
 using compare::Row;
 using compare::SideSummary;
 using measure::PairNumbers;
+using measure::Patterns;
 using measure::SummaryErrors;
 
 constexpr std::string_view kAlgorithms = "[algorithms]";
@@ -26,6 +27,11 @@ const SideSummary* golden_of(const JudgedRow& row) { return &row.row.golden; }
 const SideSummary* mine_of(const JudgedRow& row) { return &row.row.mine; }
 const PairNumbers* metrics_of(const JudgedRow& row) {
   return row.row.metrics ? &*row.row.metrics : nullptr;
+}
+const Patterns* patterns_of(const JudgedRow& row) {
+  static constexpr Patterns kNone;
+  if (!row.row.metrics) return nullptr;
+  return row.row.patterns ? &*row.row.patterns : &kNone;
 }
 const SummaryErrors* errors_of(const JudgedRow& row) {
   return row.row.summary ? &*row.row.summary : nullptr;
@@ -99,8 +105,10 @@ Columns<JudgedRow> every_column() {
     const auto cell = [field = field](const PairNumbers& metrics) {
       return Cell::of_index(metrics.*field);
     };
-    all.push_back({count_name(name), of(metrics_of, cell)});
+    all.push_back({name, of(metrics_of, cell)});
   }
+  for (const auto& [name, field] : measure::kPatternFields)
+    all.push_back({count_name(name), of(patterns_of, field)});
   for (const auto& [name, field] : measure::kSummaryFields) {
     const std::string stem = std::string(name) + "_stat_";
     all.push_back({stem + "absolute_error", of(errors_of, [field = field](const SummaryErrors& e) {
