@@ -23,6 +23,7 @@ struct MappedFile::Mapping {
   std::unique_ptr<std::byte[]> copy;  // of a small file
   size_t size = 0;                    // of what is mapped
   size_t skipped = 0;  // mapped in front of the range that was asked for: mappings begin at pages
+  FileStamp stamp;
   std::optional<WatchedMapping> watched;
   // Of a file that lies elsewhere:
   std::shared_ptr<PartialFile> remote;
@@ -57,7 +58,18 @@ std::unique_ptr<std::byte[]> read_all(int fd, size_t size, uint64_t offset = 0) 
   return bytes;
 }
 
+FileStamp stamp_of(const struct stat& info) {
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+          int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
 }  // namespace
+
+Result<FileStamp> file_stamp(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
+  return stamp_of(info);
+}
 
 Result<MappedFile> MappedFile::open_remote(FileSource* source, const std::string& path,
                                            Range wanted) {
@@ -131,6 +143,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   auto mapping = std::make_shared<Mapping>();
   mapping->path = path;
   mapping->size = static_cast<size_t>(info.st_size);
+  mapping->stamp = stamp_of(info);
   if (mapping->size > 0 && mapping->size <= kCopiedBytes)
     mapping->copy = read_all(fd, mapping->size);
   if (mapping->size > 0 && mapping->copy == nullptr) {
@@ -162,6 +175,8 @@ ByteSpan MappedFile::bytes() const {
   return whole.subspan(range_.offset,
                        std::min<uint64_t>(range_.size_bytes, whole.size() - range_.offset));
 }
+
+FileStamp MappedFile::stamp() const { return mapping_ ? mapping_->stamp : FileStamp(); }
 
 const std::string& MappedFile::path() const {
   static const std::string kNone;

@@ -12,6 +12,17 @@
 
 namespace assay {
 
+/// What tells one content of a path of the local file system from the next.
+struct FileStamp {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t size_bytes = 0;
+  int64_t modified_ns = 0;  // since 1970
+  bool operator==(const FileStamp&) const = default;
+};
+/// errors  NotFound | Permission | Io
+[[nodiscard]] Result<FileStamp> file_stamp(const std::string& path);
+
 /// Invariant: `bytes()` stays valid and constant in address until the last copy of the object is
 /// gone. Readers of files that may still grow use `stat` sizes from open() only and never look past
 /// them. What happens when a file is made shorter meanwhile: base/file_changes.hpp.
@@ -32,6 +43,8 @@ class MappedFile {
 
   [[nodiscard]] ByteSpan bytes() const;
   [[nodiscard]] const std::string& path() const;
+  /// Of the file that was opened; all 0 of one that lies elsewhere.
+  [[nodiscard]] FileStamp stamp() const;
   /// Tells the kernel that a range will not be needed again soon, so that streaming through a file
   /// larger than memory keeps the resident set small. Only advice: correctness never depends on it.
   void release_pages(uint64_t offset, uint64_t length) const;

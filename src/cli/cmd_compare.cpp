@@ -23,6 +23,7 @@
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
+#include "locate/verdict/nan_origin.hpp"
 #include "locate/verdict/sentence.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "report/comparison_json.hpp"
@@ -114,6 +115,21 @@ void conclude(const CompareRequest& request, CompareOutcome* outcome) {
 
 namespace {
 
+/// Records of mine of which the rows say that all values are finite.
+locate::SeenValues seen_in(const compare::Comparison& comparison, const run::Run& mine) {
+  locate::SeenValues seen{&mine, std::vector<bool>(mine.records.size())};
+  for (const compare::Sheet& sheet : comparison.sheets) {
+    for (size_t i = 0; i < std::min(sheet.rows.size(), sheet.matching.pairs.size()); ++i) {
+      const pair::RecordPair& pair = sheet.matching.pairs[i];
+      const compare::Row& row = sheet.rows[i];
+      if (pair.mine_recipe < 0 && row.metrics && !row.patterns &&
+          row.metrics->state == measure::PairState::Compared)
+        seen.finite[pair.mine] = true;
+    }
+  }
+  return seen;
+}
+
 /// Finds the verdict of two runs, for what is asked of a comparison.
 class Judge {
  public:
@@ -121,14 +137,46 @@ class Judge {
         CompareOutcome* outcome)
       : request_(request), comparison_(comparison), outcome_(outcome) {}
 
+  /// Before the rows, where statistics in the records save reading values twice: what judging needs
+  /// is free again when rows take room.
+  Status when_paired(const run::Run& golden, const run::Run& mine,
+                     const pair::Correspondence& pairs) {
+    const bool has_statistics =
+        std::ranges::all_of(mine.records, [](const run::TensorRecord& record) {
+          return !record.bytes || record.stats.has_value();
+        });
+    return is_asked() && has_statistics ? judge(golden, mine, pairs, nullptr) : Status();
+  }
+
+  /// After the rows; behind the notes of the comparison.
+  Status finish(const compare::ComparedPaths& compared) {
+    const run::Run& golden = compared.golden;
+    const run::Run& mine = compared.mine;
+    if (is_done_) {
+      if (auto refused = locate::refuse_damaged(golden, mine); outcome_->verdict && refused)
+        outcome_->verdict = *std::move(refused);
+    } else if (is_asked() && compared.programs) {
+      const locate::SeenValues seen = seen_in(outcome_->comparison, mine);
+      ASSAY_TRY_STATUS(judge(golden, mine, outcome_->comparison.pairs, &seen));
+    } else if (request_.verdict) {
+      return fail(Errc::Usage, "--verdict needs two runs, with operators or modules in an order");
+    }
+    outcome_->notes.insert(outcome_->notes.end(), notes_.begin(), notes_.end());
+    return {};
+  }
+
+ private:
   [[nodiscard]] bool is_asked() const { return request_.judge || request_.verdict; }
+
   /// Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
-  Status judge(const run::Run& golden, const run::Run& mine, const pair::Correspondence& pairs) {
+  Status judge(const run::Run& golden, const run::Run& mine, const pair::Correspondence& pairs,
+               const locate::SeenValues* seen) {
     is_done_ = true;
     VerdictRequest options = request_.verdict_options;
     options.jobs = request_.jobs;
     options.asked.tables = true;
     options.asked.page = !request_.html.empty();
+    options.seen = seen;
     if (!request_.rank.empty()) options.asked.options += " --ranks " + request_.rank;
     Result<locate::Verdict> verdict =
         find_verdict(golden, mine, pairs, options, comparison_.progress, &notes_);
@@ -146,14 +194,7 @@ class Judge {
     outcome_->verdict = *std::move(verdict);
     return {};
   }
-  /// Behind the notes of the comparison.
-  Status finish() {
-    outcome_->notes.insert(outcome_->notes.end(), notes_.begin(), notes_.end());
-    if (is_done_ || !request_.verdict) return {};
-    return fail(Errc::Usage, "--verdict needs two runs, with operators or modules in an order");
-  }
 
- private:
   const CompareRequest& request_;
   const compare::CompareOptions& comparison_;
   CompareOutcome* outcome_;
@@ -167,13 +208,11 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
   options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
   ASSAY_TRY(const std::unique_ptr<compare::PartRunner> parts, part_runner(request));
   options.parts = parts.get();
-  // What judging needs is free again when rows are kept.
   Judge judge(request, options, outcome);
-  if (judge.is_asked())
-    options.when_paired = [&](const run::Run& golden, const run::Run& mine,
-                              const pair::Correspondence& pairs) {
-      return judge.judge(golden, mine, pairs);
-    };
+  options.when_paired = [&](const run::Run& golden, const run::Run& mine,
+                            const pair::Correspondence& pairs) {
+    return judge.when_paired(golden, mine, pairs);
+  };
   ASSAY_TRY(*compared,
             compare::compare_paths(
                 request.golden_path, request.my_path,
@@ -181,7 +220,7 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
   outcome->notes.insert(outcome->notes.end(), compared->notes.begin(), compared->notes.end());
   outcome->two_files = compared->two_files;
   outcome->comparison = std::move(compared->comparison);
-  return judge.finish();
+  return judge.finish(*compared);
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
     ASSAY_TRY_STATUS(locate::write_profile(request.save_floor, *floors));
   if (floors) options.floors = &*floors;
   options.asked = asked_of(request, floors.has_value());
+  options.seen = request.seen;
   ASSAY_TRY(locate::Verdict verdict, locate::locate(golden, mine, pairs, options));
   if (verdict.floor == locate::Floor::Measured && !golden.floors.empty() &&
       request.floor_runs.empty() && request.floor_file.empty())

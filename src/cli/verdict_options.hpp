@@ -27,6 +27,7 @@ struct VerdictRequest {
   uint64_t max_memory = 0;  // 0: the library's own
   /// What the command does besides, and what the user says corresponds; the rest is found above.
   locate::Asked asked = {};
+  const locate::SeenValues* seen = nullptr;  // of mine; null: nothing
 };
 
 void add_verdict_options(Command& command, VerdictRequest& request);

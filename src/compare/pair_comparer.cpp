@@ -422,47 +422,53 @@ class PairComparer::Comparer {
     return recipe;
   }
 
-  // True when the record has a file to read; otherwise the row says why not.
-  [[nodiscard]] bool has_file(const TensorRecord& record, std::string_view side, Row* row) const {
-    const auto refuse = [&](const std::string& why) { add_sentence(why, &row->fail_reason); };
-    if (!record.bytes) {
-      refuse(!record.problem.empty() ? std::string(side) + ": " + record.problem
-             : record.stats ? std::string(side) + " holds statistics only; compare with --stats"
-                            : std::string(side) + " has no data");
-      return false;
-    }
-    // Neighbours are in one file; that it is there is asked once for most of them.
-    std::atomic<uint32_t>& known = known_file_[side == "golden" ? 0 : 1];
-    const uint32_t handle = record.bytes->file.handle();
-    if (known.load(std::memory_order_relaxed) == handle) return true;
+  /// Why a record has nothing to read; empty when it has.
+  static std::string without_data(const TensorRecord& record, std::string_view side) {
+    if (record.bytes) return {};
+    if (!record.problem.empty()) return std::string(side) + ": " + record.problem;
+    return std::string(side) + (record.stats ? " holds statistics only; compare with --stats"
+                                             : " has no data");
+  }
+
+  /// Why a record could not be read.
+  static std::string why_unread(const TensorRecord& record, std::string_view side,
+                                const Error& error) {
     const Result<FileFacts> facts = file_facts(record.bytes->file);
-    if (!facts || facts->kind != FileFacts::Kind::File) {
-      refuse(std::string(side) + "_data_path: " + record.bytes->file + " is not a file.");
-      return false;
-    }
-    known.store(handle, std::memory_order_relaxed);
-    return true;
+    if (facts && facts->kind == FileFacts::Kind::File) return error.describe();
+    return std::string(side) + "_data_path: " + record.bytes->file + " is not a file.";
   }
 
   // other   shape of the tensor on the other side, where it is known
-  [[nodiscard]] std::optional<Tensor> load(const Source& source, const Dims* other,
-                                           std::string_view side, Row* row) const {
-    if (!has_file(source.record, side, row)) return std::nullopt;
+  [[nodiscard]] static std::optional<Tensor> load(const Source& source, const Dims* other,
+                                                  std::string_view side, Row* row) {
+    std::vector<const TensorRecord*> read = {&source.record};
     if (source.recipe != nullptr) {
       for (const size_t i : source.recipe->records) {
-        if (&source.run.records[i] != &source.record && !has_file(source.run.records[i], side, row))
-          return std::nullopt;
+        if (&source.run.records[i] != &source.record) read.push_back(&source.run.records[i]);
       }
-      Result<Tensor> tensor = pair::load_operand(source.run, *source.recipe);
-      if (tensor) return *std::move(tensor);
-      add_sentence(tensor.error().describe(), &row->fail_reason);
-      return std::nullopt;
+    }
+    for (const TensorRecord* record : read) {
+      if (const std::string why = without_data(*record, side); !why.empty()) {
+        add_sentence(why, &row->fail_reason);
+        return std::nullopt;
+      }
     }
     // Its values are held against the record with the sums that the comparison makes:
     // hold_against_record().
-    Result<pair::PlainTensor> plain = pair::load_plain_unchecked(source.record, other);
+    Result<pair::PlainTensor> plain =
+        source.recipe != nullptr
+            ? pair::load_operand(source.run, *source.recipe)
+                  .map([](Tensor tensor) { return pair::PlainTensor{std::move(tensor), {}}; })
+            : pair::load_plain_unchecked(source.record, other);
     if (!plain) {
-      add_sentence(plain.error().describe(), &row->fail_reason);
+      std::string why = plain.error().describe();
+      for (const TensorRecord* record : read) {
+        const std::string of_file = why_unread(*record, side, plain.error());
+        if (of_file == why) continue;
+        why = of_file;
+        break;
+      }
+      add_sentence(why, &row->fail_reason);
       return std::nullopt;
     }
     if (!plain->note.empty()) add_note(plain->note, &row->note);
@@ -627,7 +633,6 @@ class PairComparer::Comparer {
   ResidentFiles files_;     // containers of many tensors, none of which is large
   ResidentLimit resident_;  // large tensors of any file, while they are read
   std::atomic<uint64_t> compared_bytes_{0};
-  mutable std::atomic<uint32_t> known_file_[2] = {};  // handle of the last file that was there
 };
 
 PairComparer::PairComparer(const Run& golden, const Run& mine, const CompareOptions& options,

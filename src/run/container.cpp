@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/container.hpp"
 
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -456,10 +455,7 @@ std::shared_ptr<const Container> make_container(MappedFile file) {
 
 /// What tells one content of a path from the next.
 struct FileIdentity {
-  dev_t device = 0;
-  ino_t inode = 0;
-  off_t size = 0;
-  int64_t modified_ns = 0;
+  FileStamp stamp;
   std::string version;  // of a file that lies elsewhere
   bool operator==(const FileIdentity&) const = default;
 };
@@ -467,19 +463,11 @@ struct FileIdentity {
 Result<FileIdentity> identity_of(const std::string& path) {
   if (is_url(path)) {
     ASSAY_TRY(const FileFacts facts, file_facts(path));
-    return FileIdentity{
-        .size = static_cast<off_t>(facts.size_bytes),
-        .modified_ns = facts.modified_ns,
-        .version = facts.version,
-    };
+    return FileIdentity{{.size_bytes = facts.size_bytes, .modified_ns = facts.modified_ns},
+                        facts.version};
   }
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
-  return FileIdentity{info.st_dev,
-                      info.st_ino,
-                      info.st_size,
-                      int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
-                      {}};
+  ASSAY_TRY(const FileStamp stamp, file_stamp(path));
+  return FileIdentity{stamp, {}};
 }
 
 // Enough for the headers of most formats: one block of the cache of remote files.
@@ -524,7 +512,7 @@ struct Cache {
   std::mutex mutex;
   std::list<CachedFile> files;  // most recently used first
   /// Somebody else may still hold what is not among `files` any more.
-  std::map<std::string, Open> known;
+  std::unordered_map<std::string, Open> known;
 
   std::shared_ptr<const Container> find(const std::string& path, const FileIdentity& identity) {
     const std::lock_guard lock(mutex);
@@ -542,6 +530,12 @@ struct Cache {
     std::shared_ptr<const Container> container = open->second.container.lock();
     if (container) put_first({path, identity, container});
     return container;
+  }
+  /// Whether somebody holds what was opened at the path.
+  bool is_open(const std::string& path) {
+    const std::lock_guard lock(mutex);
+    const auto open = known.find(path);
+    return open != known.end() && !open->second.container.expired();
   }
   void insert(CachedFile file) {
     const std::lock_guard lock(mutex);
@@ -566,12 +560,20 @@ Cache& cache() {
 }  // namespace
 
 Result<std::shared_ptr<const Container>> open_container(const std::string& path) {
-  ASSAY_TRY(const FileIdentity identity, identity_of(path));
-  // One that was found shorter shows zeros for good; the file may be whole again.
-  if (std::shared_ptr<const Container> known = cache().find(path, identity);
-      known && check_unchanged(known->bytes()))
-    return known;
+  // What nobody holds is opened without a question: the open file says what it is.
+  if (cache().is_open(path)) {
+    ASSAY_TRY(const FileIdentity identity, identity_of(path));
+    // One that was found shorter shows zeros for good; the file may be whole again.
+    if (std::shared_ptr<const Container> known = cache().find(path, identity);
+        known && check_unchanged(known->bytes()))
+      return known;
+  }
+  FileIdentity identity;
+  if (is_url(path)) {
+    ASSAY_TRY(identity, identity_of(path));
+  }
   ASSAY_TRY(MappedFile file, open_with_head(path));
+  if (!is_url(path)) identity.stamp = file.stamp();
   std::shared_ptr<const Container> container = make_container(std::move(file));
   cache().insert({path, identity, container});
   return container;

@@ -2,6 +2,7 @@
 #include "run/detect.hpp"
 
 #include "base/file_source.hpp"
+#include "run/folder.hpp"
 #include "run/sources/graphs_json.hpp"
 #include "run/sources/sources.hpp"
 
@@ -10,6 +11,7 @@ namespace assay::run {
 Result<Run> detect_and_read(const std::string& path) {
   if (const auto source = file_source(path)) ASSAY_TRY_STATUS(source->prepare(path));
   ASSAY_TRY_STATUS(file_facts(path));
+  const ListingScope listing;
   // From the most to the least specific: a native run is also a folder with tensor files in it, and
   // runs of msprobe and transformers may be named by their lists.
   for (const auto source :

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "base/file_source.hpp"
@@ -109,8 +110,9 @@ bool is_kind(const std::string& path, FileFacts::Kind kind) {
 
 }  // namespace
 
-Result<std::vector<FolderEntry>> list_folder(const std::string& path, const std::string& boundary) {
-  if (const auto source = file_source(path)) return list_elsewhere(source.get(), path);
+namespace {
+
+Result<std::vector<FolderEntry>> list_here(const std::string& path, const std::string& boundary) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), &::closedir);
   if (!folder) return fail(errno_error(errno, "list folder", path));
   std::vector<FolderEntry> entries;
@@ -128,6 +130,36 @@ Result<std::vector<FolderEntry>> list_folder(const std::string& path, const std:
   }
   if (errno != 0) return fail(errno_error(errno, "list folder", path));
   sort_naturally(&entries);
+  return entries;
+}
+
+/// Folders that were listed in a scope.
+struct KnownFolders {
+  std::map<std::pair<std::string, std::string>, std::vector<FolderEntry>> entries;  // path, boundary
+  size_t count = 0;  // of all entries
+};
+constexpr size_t kMostKnownEntries = size_t{1} << 18;
+
+thread_local std::unique_ptr<KnownFolders> known_folders;
+
+}  // namespace
+
+ListingScope::ListingScope() : is_outer_(known_folders == nullptr) {
+  if (is_outer_) known_folders = std::make_unique<KnownFolders>();
+}
+ListingScope::~ListingScope() {
+  if (is_outer_) known_folders.reset();
+}
+
+Result<std::vector<FolderEntry>> list_folder(const std::string& path, const std::string& boundary) {
+  if (const auto source = file_source(path)) return list_elsewhere(source.get(), path);
+  KnownFolders* known = known_folders.get();
+  if (known == nullptr) return list_here(path, boundary);
+  if (const auto found = known->entries.find({path, boundary}); found != known->entries.end())
+    return found->second;
+  ASSAY_TRY(std::vector<FolderEntry> entries, list_here(path, boundary));
+  known->count += entries.size();
+  if (known->count <= kMostKnownEntries) known->entries[{path, boundary}] = entries;
   return entries;
 }
 

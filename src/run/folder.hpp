@@ -26,6 +26,19 @@ struct FolderEntry {
 [[nodiscard]] Result<std::vector<FolderEntry>> list_folder(const std::string& path,
                                                            const std::string& boundary);
 
+/// While it lives, list_folder() reads each folder once for this thread: readers of layouts look at
+/// the same folders one after the other.
+class ListingScope {
+ public:
+  ListingScope();
+  ~ListingScope();
+  ListingScope(const ListingScope&) = delete;
+  ListingScope& operator=(const ListingScope&) = delete;
+
+ private:
+  bool is_outer_;  // an inner one uses what the outer one knows
+};
+
 /// realpath(3), of a URL (base/file_source.hpp) the same without "." and "..", or an empty string when the path cannot be resolved.
 [[nodiscard]] std::string real_path(const std::string& path);
 /// True when `path`, both resolved, is `folder` or below it.

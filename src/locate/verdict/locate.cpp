@@ -74,7 +74,8 @@ class Locator {
     if (steps_ != nullptr) name_steps();
     ASSAY_TRY_STATUS(judge_without_program());
     ASSAY_TRY(nan_origins_,
-              find_nan_origins(*golden_.run, *mine_.run, options_.jobs, options_.interrupted));
+              find_nan_origins(*golden_.run, *mine_.run, options_.jobs, options_.interrupted,
+                               options_.seen));
     forgive_hidden_infinities();
     ASSAY_TRY(rank_divergence_,
               find_rank_divergence(*golden_.run, *mine_.run, options_.interrupted));
@@ -357,6 +358,8 @@ Result<Verdict> locate_whole(const run::Run& golden, const run::Run& mine,
   return verdict;
 }
 
+}  // namespace
+
 // Damage accuses nobody: what the capture wrote is not there.
 std::optional<Verdict> refuse_damaged(const run::Run& golden, const run::Run& mine) {
   for (const auto& [run, side] :
@@ -372,13 +375,10 @@ std::optional<Verdict> refuse_damaged(const run::Run& golden, const run::Run& mi
   return std::nullopt;
 }
 
-}  // namespace
-
 Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
                        const pair::Correspondence& pairs, const LocateOptions& options) {
   if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
   ASSAY_TRY(Verdict verdict, locate_whole(golden, mine, pairs, options));
-  // Payloads were held against their records while they were read.
   if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
   if (verdict.next.empty()) add_next_command(golden, mine, options.asked, &verdict);
   return verdict;

@@ -23,6 +23,8 @@ struct Asked {
   std::string options = {};
 };
 
+struct SeenValues;  // nan_origin.hpp
+
 struct LocateOptions {
   bool own_error = true;  // --own-error off
   /// Measured noise, for runs without a program: --floor FILE, or of --floor-run pairs.
@@ -36,6 +38,7 @@ struct LocateOptions {
   const std::atomic<bool>* interrupted = nullptr;
   Engines engines = {};
   Asked asked = {};
+  const SeenValues* seen = nullptr;  // of mine; null: nothing
 };
 
 enum class VerdictOutcome : uint8_t {
@@ -198,6 +201,10 @@ struct Verdict {
   };
   std::map<size_t, RecordJudgement> records;
 };
+
+/// The verdict on runs of which one is known to be damaged: payloads are held against their records
+/// while they are read. Nothing: none is.
+[[nodiscard]] std::optional<Verdict> refuse_damaged(const run::Run& golden, const run::Run& mine);
 
 /// pairs   of these runs
 /// errors  Interrupted | Usage (the slice names nothing; a rank or step of the user is in no run)

@@ -62,11 +62,14 @@ class NanSearch {
  public:
   NanSearch(const run::Run& golden, const run::Run& mine) : golden_(golden), mine_(mine) {}
 
-  Result<NanOrigins> search(int jobs, const std::atomic<bool>* interrupted) {
+  Result<NanOrigins> search(int jobs, const std::atomic<bool>* interrupted,
+                            const SeenValues* seen) {
+    const bool is_seen = seen != nullptr && seen->run == &mine_;
     const auto stopped = [&] { return interrupted != nullptr && interrupted->load(); };
     std::vector<size_t> outputs;
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
+      if (is_seen && seen->finite[i]) continue;
       if (pair::is_operand(record) && record.role == Role::Output && !is_allocation(record))
         outputs.push_back(i);
     }
@@ -241,8 +244,9 @@ class NanSearch {
 }  // namespace
 
 Result<NanOrigins> find_nan_origins(const run::Run& golden, const run::Run& mine, int jobs,
-                                    const std::atomic<bool>* interrupted) {
-  return NanSearch(golden, mine).search(jobs, interrupted);
+                                    const std::atomic<bool>* interrupted,
+                                    const SeenValues* seen) {
+  return NanSearch(golden, mine).search(jobs, interrupted, seen);
 }
 
 }  // namespace assay::locate

@@ -19,27 +19,33 @@ std::string without_tensor_suffix(std::string_view name) {
   return std::string(has_tensor_suffix(name) ? name.substr(0, name.rfind('.')) : name);
 }
 
-void append_file_records(const std::string& file, const std::string& node, Run* run) {
-  const auto place = [&](TensorRecord record, uint64_t order) {
-    record.node = node;
-    record.step_name = "0";
-    record.order = order;
-    run->records.push_back(std::move(record));
-  };
+std::vector<TensorRecord> records_of_file(const std::string& file, const std::string& node) {
   const Result<std::shared_ptr<const Container>> container = open_container(file);
   Result<std::vector<TensorRecord>> members =
       container ? (*container)->list() : Result<std::vector<TensorRecord>>(fail(container.error()));
-  uint64_t order = run->records.size();
-  if (!members) {
+  std::vector<TensorRecord> records;
+  if (members) {
+    records = *std::move(members);
+  } else {
     TensorRecord unreadable;
     unreadable.problem = in_file(file, Result<void>(fail(members.error()))).error().describe();
     ByteLocation location;
     location.file = file;
     unreadable.bytes = std::move(location);
-    place(std::move(unreadable), order);
-    return;
+    records.push_back(std::move(unreadable));
   }
-  for (TensorRecord& record : *members) place(std::move(record), order++);
+  for (TensorRecord& record : records) {
+    record.node = node;
+    record.step_name = "0";
+  }
+  return records;
+}
+
+void append_records(std::vector<TensorRecord> records, Run* run) {
+  for (TensorRecord& record : records) {
+    record.order = run->records.size();
+    run->records.push_back(std::move(record));
+  }
 }
 
 Attempt read_file(const std::string& path) {
@@ -61,7 +67,7 @@ Attempt read_file(const std::string& path) {
     run.warnings = std::move(shards->warnings);
   }
   for (const std::string& file : files) {
-    append_file_records(file, without_tensor_suffix(base_name(file)), &run);
+    append_records(records_of_file(file, without_tensor_suffix(base_name(file))), &run);
     // Of a model in shards the first has all metadata, the others only their own number.
     if (const auto shard = open_container(file); shard && file == files.front())
       run.properties = (*shard)->properties();

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/thread_pool.hpp"
 #include "run/folder.hpp"
 #include "run/sources/sources.hpp"
 
@@ -68,20 +69,22 @@ Attempt read_flat(const std::string& path) {
   // Two files whose names differ only in the suffix keep it.
   std::map<std::string, int> stems;
   for (const auto& [name, entry] : folder.files) ++stems[without_tensor_suffix(name)];
-  for (const auto& [name, entry] : folder.files) {
+  std::vector<std::vector<TensorRecord>> found(folder.files.size());
+  parallel_for(found.size(), resolve_job_count(0), [&](size_t i) {
+    const auto& [name, entry] = folder.files[i];
     const std::string stem = without_tensor_suffix(name);
-    const std::string& node = stems[stem] == 1 ? stem : name;
+    const std::string& node = stems.at(stem) == 1 ? stem : name;
     if (entry.kind == FolderEntry::Kind::File) {
-      append_file_records(entry.path, node, &run);
-    } else {
-      TensorRecord record;
-      record.node = node;
-      record.step_name = "0";
-      record.order = run.records.size();
-      record.problem = entry.path + ": " + entry.problem;
-      run.records.push_back(std::move(record));
+      found[i] = records_of_file(entry.path, node);
+      return;
     }
-  }
+    TensorRecord unusable;
+    unusable.node = node;
+    unusable.step_name = "0";
+    unusable.problem = entry.path + ": " + entry.problem;
+    found[i].push_back(std::move(unusable));
+  });
+  for (std::vector<TensorRecord>& records : found) append_records(std::move(records), &run);
   run.order_known = run.records.size() < 2;
   run.coverage.captured = folder.files.size();
   return Result<Run>(std::move(run));

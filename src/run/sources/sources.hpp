@@ -29,10 +29,13 @@ using Attempt = std::optional<Result<Run>>;
     const std::string& path);                              // docs/formats/transformers-debug.md
 [[nodiscard]] Attempt read_flat(const std::string& path);  // a folder of tensor files
 
-/// Appends the tensors of one file as records of `node`: one for a plain file, one a member for a
+/// The tensors of one file as records of `node`: one for a plain file, one a member for a
 /// container, with the member's name as slot. A file that cannot be read gives one record with
-/// `problem`.
-void append_file_records(const std::string& file, const std::string& node, Run* run);
+/// `problem`. Thread-safe.
+[[nodiscard]] std::vector<TensorRecord> records_of_file(const std::string& file,
+                                                        const std::string& node);
+/// Behind those that are there, in this order.
+void append_records(std::vector<TensorRecord> records, Run* run);
 
 /// True for names that end like a tensor file: .npy .npz .pth .pt .safetensors .bin
 [[nodiscard]] bool has_tensor_suffix(std::string_view name);
