@@ -46,6 +46,37 @@ run::Run run_of(std::vector<run::TensorRecord> records) {
   return run;
 }
 
+TEST(RecordPath, IsTheFileOrThePlaceInItOrThePlaceInTheRun) {
+  run::TensorRecord record;
+  record.step_name = "0";
+  record.node = "root.model.norm";
+  record.role = run::Role::Output;
+  EXPECT_EQ(record_path(record), "0/root.model.norm/output");
+  record.slot = "1";
+  EXPECT_EQ(record_path(record), "0/root.model.norm/output_1");
+  record.stats_file = "run/0/statistic.csv";  // of many nodes
+  EXPECT_EQ(record_path(record), "run/0/statistic.csv:root.model.norm.output.1");
+  record.stats_file = "run/0/root.model.norm.csv";  // of this one
+  EXPECT_EQ(record_path(record), "run/0/root.model.norm.csv");
+  run::ByteLocation location{.file = "run/a.safetensors", .member = "w"};
+  record.bytes = location;
+  EXPECT_EQ(record_path(record), "run/a.safetensors:w");
+  location.member = {};
+  record.bytes = location;
+  EXPECT_EQ(record_path(record), "run/a.safetensors");
+  location.raw = true;
+  record.bytes = location;
+  EXPECT_EQ(record_path(record), "run/a.safetensors:root.model.norm.output.1");
+  const RecordPath known(record);
+  EXPECT_EQ(known, RecordPath(record));
+  EXPECT_EQ(known.hash(), RecordPath(record).hash());
+  record.slot = "2";
+  EXPECT_NE(known, RecordPath(record));
+  record.bytes->file = "run/outtensor0.bin";
+  EXPECT_EQ(record_path(record), "run/outtensor0.bin");
+  EXPECT_LE(sizeof(Row), 400u);  // a report may have a million
+}
+
 TEST(CompareRuns, FillsTheRowOfEqualDigestsWithoutReading) {
   const run::Run golden = run_of({remembered("a", 7, 3), remembered("b", 7, 3)});
   const run::Run mine = run_of({remembered("a", 7, 3), remembered("b", 8, 3)});

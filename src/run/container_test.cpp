@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single files and flat folders as runs.
 #include "run/container.hpp"
+#include "run/folder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,6 +110,28 @@ TEST(OpenFlatFolder, KeepsTheSuffixOfFilesThatDifferOnlyInIt) {
   folder.put_npy("flat/a.npy", {1});
   folder.put_pth("flat/a.pth", {1});
   EXPECT_THAT(nodes_of(open_run(folder / "flat").value()), ElementsAre("a.npy", "a.pth"));
+}
+
+TEST(ListFolder, ReadsAFolderOnceInAScope) {
+  const TestFolder folder;
+  folder.put("f/a", "x");
+  const auto names = [&] {
+    std::vector<std::string> out;
+    const auto entries = list_folder(folder / "f", "");
+    for (const FolderEntry& entry : *entries) out.push_back(entry.name);
+    return out;
+  };
+  {
+    const ListingScope outer;
+    EXPECT_THAT(names(), ElementsAre("a"));
+    folder.put("f/b", "x");
+    {
+      const ListingScope inner;
+      EXPECT_THAT(names(), ElementsAre("a"));
+    }
+    EXPECT_THAT(names(), ElementsAre("a"));
+  }
+  EXPECT_THAT(names(), ElementsAre("a", "b"));
 }
 
 TEST(OpenFlatFolder, GivesOneRecordForEachUnreadableFile) {

@@ -8,8 +8,10 @@ removed, cut short, exchanged and doubled. The wrong run is never called clean, 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,6 +226,20 @@ def test_compare_marks_the_rows_of_a_damaged_tensor(runs: Runs, tmp_path: Path) 
     assert (
         sum("damaged" in (row["cmp_fail_reason"] or "") for row in compared.rows) >= 2
     )  # its output, and who reads that
+
+
+def test_compare_calls_no_run_with_a_damaged_payload_clean(runs: Runs, tmp_path: Path) -> None:
+    """The verdict is found before the rows, which read every payload."""
+    command = os.environ.get("ASSAY_BINARY") or str(Path(sys.executable).with_name("assay"))
+    changes = list(changed_payloads(runs.healthy, runs.wrong))
+    for damaged in random.Random(3).sample(changes, 10):
+        mine = copied(runs.healthy, tmp_path / "mine", damaged.file)
+        damaged.change(mine)
+        words = [command, "compare", str(runs.golden), str(mine), "--verdict", "--json", "-o", str(tmp_path / "out")]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        said = json.loads(done.stdout)
+        assert (done.returncode, said["outcome"]) == (125, "cannot_judge"), f"{damaged.what}: {said['sentence']}"
+        assert "is damaged: " in said["sentence"] and said["next"].startswith("assay verify "), said
 
 
 # ---- runs of earlier versions, and seals ----
