@@ -8,6 +8,7 @@
 
 #include "base/display.hpp"
 #include "base/text.hpp"
+#include "locate/noise/record_distance.hpp"
 #include "report/terminal_text.hpp"
 
 namespace assay::report {
@@ -15,15 +16,29 @@ namespace {
 
 constexpr double kShareBeside = 0.05;  // of the rows of a rank, until it differs from its peers
 constexpr size_t kFewestPeers = 3;     // ranks that have a place, of whose errors a median tells
+// A rank differs when that share of its rows is beyond what ranks of this job have, by the spread
+// that the ranks below the middle show: those above may be the faulty ones. Held against noise of
+// sigma 0.3 to 0.7 (log), of other sizes by rank and by host, of few tokens, of 4 to 1024 ranks.
+constexpr double kSpreads = 6;
+constexpr double kLeastFactor = 8;
+constexpr double kShareOfRows = 0.7;  // of the spread of single rows, which ranks have at least
+constexpr double kLowerTail = 0.16;   // of a normal distribution below one standard deviation
+constexpr double kRoundings = 4;      // a difference of so many roundings may be one
 
 using Place = std::pair<int64_t, std::string_view>;  // step, label
 
-/// The middle one; of an even number the smaller of the two, so that two of four have to agree.
-double median_of(std::vector<double> errors) {
-  const auto middle = errors.begin() + static_cast<std::ptrdiff_t>((errors.size() - 1) / 2);
-  std::ranges::nth_element(errors, middle);
-  return *middle;
+double nth_of(std::vector<double> values, size_t n) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(n);
+  std::ranges::nth_element(values, at);
+  return *at;
 }
+/// The value below which a share of all lies.
+double quantile(const std::vector<double>& values, double share) {
+  return nth_of(values, static_cast<size_t>(share * static_cast<double>(values.size() - 1)));
+}
+
+/// The middle one; of an even number the smaller of the two, so that two of four have to agree.
+double median_of(const std::vector<double>& errors) { return quantile(errors, 0.5); }
 
 /// Of each place the median error of all ranks that have it.
 std::map<Place, double> medians_of(const std::vector<compare::Row>& rows) {
@@ -33,13 +48,43 @@ std::map<Place, double> medians_of(const std::vector<compare::Row>& rows) {
       errors[{row.token_id, row.label}].push_back(error);
   }
   std::map<Place, double> medians;
-  for (auto& [place, all] : errors)
-    if (all.size() >= kFewestPeers) medians[place] = median_of(std::move(all));
+  for (const auto& [place, all] : errors)
+    if (all.size() >= kFewestPeers) medians[place] = median_of(all);
   return medians;
 }
 
-bool is_beside(double error, double median) {
-  return median > 0 ? error >= kBesidePeers * median : error > 0;
+/// Of each rank, log(error / median) of its rows where others have errors, too.
+std::map<int, std::vector<double>> ratios_by_rank(const std::vector<compare::Row>& rows,
+                                                  const std::map<Place, double>& medians) {
+  std::map<int, std::vector<double>> ratios;
+  for (const compare::Row& row : rows) {
+    if (row.filtered) continue;
+    const double error = error_of(row);
+    const auto median = medians.find({row.token_id, row.label});
+    if (median != medians.end() && median->second > 0 && error > 0)
+      ratios[row.rank].push_back(std::log(error / median->second));
+  }
+  return ratios;
+}
+
+/// So many times the median at its place is an error that healthy ranks of this job do not have.
+double beside_factor_of(const std::map<int, std::vector<double>>& ratios) {
+  std::vector<double> all, largest;  // of the rows; of each rank beyond the share of its rows
+  for (const auto& [rank, of_rank] : ratios) {
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+    const double beyond =
+        std::max(1.0, std::ceil(kShareBeside * static_cast<double>(of_rank.size())));
+    largest.push_back(nth_of(of_rank, of_rank.size() - static_cast<size_t>(beyond)));
+  }
+  if (all.empty()) return kLeastFactor;
+  const double middle = quantile(largest, 0.5);
+  const double spread =
+      std::max(middle - quantile(largest, kLowerTail), kShareOfRows * -quantile(all, kLowerTail));
+  return std::exp(middle + std::max(std::log(kLeastFactor), kSpreads * spread));
+}
+
+bool is_beside(double error, double median, double factor) {
+  return median > 0 ? error > factor * median : error > 0;
 }
 
 bool comes_before(const compare::Row& a, const compare::Row& b) {
@@ -47,7 +92,7 @@ bool comes_before(const compare::Row& a, const compare::Row& b) {
 }
 
 std::map<int, RankErrors> errors_by_rank(const std::vector<compare::Row>& rows,
-                                         const std::map<Place, double>& medians,
+                                         const std::map<Place, double>& medians, double factor,
                                          std::set<int>* without_doubt) {
   std::map<int, RankErrors> ranks;
   for (const compare::Row& row : rows) {
@@ -63,7 +108,7 @@ std::map<int, RankErrors> errors_by_rank(const std::vector<compare::Row>& rows,
     one.different += row.identical ? 0 : 1;
     one.worst = std::max(one.worst, error);
     const auto median = medians.find({row.token_id, row.label});
-    if (median == medians.end() || !is_beside(error, median->second)) continue;
+    if (median == medians.end() || !is_beside(error, median->second, factor)) continue;
     ++one.beside_peers;
     if (median->second == 0) without_doubt->insert(row.rank);
     if (one.first_beside == nullptr || comes_before(row, *one.first_beside)) {
@@ -102,6 +147,12 @@ std::string name_of(const std::vector<RankErrors>& beside, const std::string& pl
   return (beside.size() <= kNamed ? "ranks " + list : count + " ranks") + " differ from their ";
 }
 
+/// Errors so small are left by another order of additions.
+bool may_be_rounding(const compare::Row& row) {
+  return error_of(row) <= kRoundings * locate::rounding_of(dtype_from_name(row.golden.dtype.str()),
+                                                           dtype_from_name(row.mine.dtype.str()));
+}
+
 std::string sentence_of(const RankSummary& summary, const std::string& place) {
   const RankErrors& peers = summary.all_peers;
   if (summary.beside.empty())
@@ -116,7 +167,8 @@ std::string sentence_of(const RankSummary& summary, const std::string& place) {
          " of step " + std::to_string(row.token_id) + " on: " + short_number(error_of(row)) +
          " there, " +
          (first->peers_there == 0 ? "they are equal to golden"
-                                  : "theirs is " + short_number(first->peers_there));
+                                  : "theirs is " + short_number(first->peers_there)) +
+         (may_be_rounding(row) ? "; rounding alone may do that" : "");
 }
 
 }  // namespace
@@ -135,9 +187,12 @@ std::optional<RankSummary> summarise_ranks(const compare::Comparison& comparison
   std::set<int> all;
   for (const compare::Row& row : rows) all.insert(row.rank);
   if (all.size() < kFewestPeers) return std::nullopt;
-  std::set<int> without_doubt;
-  const std::map<int, RankErrors> ranks = errors_by_rank(rows, medians_of(rows), &without_doubt);
+  const std::map<Place, double> medians = medians_of(rows);
   RankSummary summary;
+  summary.beside_factor = beside_factor_of(ratios_by_rank(rows, medians));
+  std::set<int> without_doubt;
+  const std::map<int, RankErrors> ranks =
+      errors_by_rank(rows, medians, summary.beside_factor, &without_doubt);
   for (const auto& [rank, one] : ranks) {
     const bool is_one_of_many =
         static_cast<double>(one.beside_peers) >= kShareBeside * static_cast<double>(one.pairs);

@@ -21,16 +21,17 @@ struct RankErrors {
   size_t different = 0;
   size_t unreadable = 0;
   double worst = 0;  // the largest error
-  /// Rows whose error is at least kBesidePeers times the median of all ranks at the same place.
+  /// Rows whose error is so many times the median of all ranks at the same place as those of
+  /// healthy ranks are not (RankSummary::beside_factor).
   size_t beside_peers = 0;
   /// The first of them in execution order; null: none.
   const compare::Row* first_beside = nullptr;
   double peers_there = 0;  // the median at that place
 };
 
-inline constexpr double kBesidePeers = 4;
-
 struct RankSummary {
+  /// So many times the median at its place is an error that healthy ranks of the job do not have.
+  double beside_factor = 0;
   /// Those that differ from their peers, by rank.
   std::vector<RankErrors> beside;
   size_t peers = 0;      // ranks that do not

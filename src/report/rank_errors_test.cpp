@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <random>
+#include <tuple>
 
 namespace assay::report {
 namespace {
@@ -14,6 +17,7 @@ using compare::Row;
 using compare::Sheet;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 /// `error(rank, layer)` of each rank in four layers, of one step.
 Comparison comparison_of(int ranks, const std::function<double(int, int)>& error) {
@@ -78,6 +82,139 @@ TEST(SummariseRanks, NamesNoRankOfHealthyPorts) {
     EXPECT_THAT(summary->beside, IsEmpty()) << seed;
     EXPECT_EQ(summary->sentence, "the 16 ranks differ alike");
   }
+}
+
+/// What a job of `ranks` with `places` each errs, by rank and place.
+using Errors = std::vector<std::vector<double>>;
+using Random = std::mt19937;
+
+Comparison job_of(const Errors& errors) {
+  Comparison comparison;
+  Sheet& sheet = comparison.sheets.emplace_back();
+  for (size_t rank = 0; rank < errors.size(); ++rank) {
+    for (size_t place = 0; place < errors[rank].size(); ++place) {
+      const double error = errors[rank][place];
+      if (std::isnan(error)) continue;
+      Row row;
+      row.rank = static_cast<int>(rank);
+      row.order = place;
+      row.label = "layers." + std::to_string(place) + " output";
+      row.comparable = true;
+      row.metrics.emplace().relative_euclidean_distance = error;
+      sheet.rows.push_back(row);
+    }
+  }
+  return comparison;
+}
+
+Errors noise_of(size_t ranks, size_t places, double sigma, Random& random) {
+  std::lognormal_distribution<double> noise(-7, sigma);
+  Errors errors(ranks, std::vector<double>(places));
+  for (auto& of_rank : errors) std::ranges::generate(of_rank, [&] { return noise(random); });
+  return errors;
+}
+
+struct World {
+  const char* name;
+  std::function<Errors(Random&)> errors;
+  int jobs;
+};
+
+/// What healthy jobs look like, other than with independent noise of one size.
+std::vector<World> healthy_worlds() {
+  std::vector<World> worlds;
+  for (const double sigma : {0.3, 0.5, 0.7}) {
+    for (const auto& [ranks, places, jobs] : {std::tuple(4, 40, 60), std::tuple(16, 4, 60),
+                                              std::tuple(64, 40, 30), std::tuple(1024, 40, 1)}) {
+      worlds.push_back({"noise",
+                        [=](Random& random) {
+                          return noise_of(static_cast<size_t>(ranks), static_cast<size_t>(places),
+                                          sigma, random);
+                        },
+                        jobs});
+    }
+  }
+  for (const double factor : {2.0, 3.0, 5.0}) {
+    worlds.push_back({"a quarter of the hosts is other hardware",
+                      [=](Random& random) {
+                        Errors errors = noise_of(64, 40, 0.3, random);
+                        for (size_t rank = 0; rank < 64; rank += 4)
+                          for (double& error : errors[rank]) error *= factor;
+                        return errors;
+                      },
+                      30});
+  }
+  worlds.push_back({"each rank has a size of its own",
+                    [](Random& random) {
+                      std::lognormal_distribution<double> size(0, 0.5);
+                      Errors errors = noise_of(64, 40, 0.3, random);
+                      for (auto& of_rank : errors) {
+                        const double factor = size(random);
+                        for (double& error : of_rank) error *= factor;
+                      }
+                      return errors;
+                    },
+                    30});
+  worlds.push_back({"experts with one to sixty tokens",
+                    [](Random& random) {
+                      Errors errors = noise_of(64, 40, 0.3, random);
+                      for (auto& of_rank : errors) {
+                        for (double& error : of_rank) {
+                          const int tokens = std::uniform_int_distribution(1, 60)(random);
+                          std::chi_squared_distribution<double> squares(tokens);
+                          error *= std::sqrt(squares(random) / tokens);
+                        }
+                      }
+                      return errors;
+                    },
+                    30});
+  worlds.push_back({"a rank has a fifth of the places",
+                    [](Random& random) {
+                      Errors errors = noise_of(64, 40, 0.5, random);
+                      for (auto& of_rank : errors) {
+                        for (double& error : of_rank)
+                          if (std::uniform_int_distribution(0, 4)(random) > 0) error = NAN;
+                      }
+                      return errors;
+                    },
+                    30});
+  return worlds;
+}
+
+TEST(SummariseRanks, NamesNoRankInWorldsOfOtherNoise) {
+  for (const World& world : healthy_worlds()) {
+    size_t named = 0;
+    for (int job = 0; job < world.jobs; ++job) {
+      Random random(static_cast<unsigned>(job));
+      named += summarise_ranks(job_of(world.errors(random)), {})->beside.empty() ? 0 : 1;
+    }
+    EXPECT_EQ(named, 0u) << world.name << ", of " << world.jobs << " jobs";
+  }
+}
+
+TEST(SummariseRanks, FindsARankInThoseWorlds) {
+  for (const World& world : healthy_worlds()) {
+    Random random(99);
+    Errors errors = world.errors(random);
+    std::vector<double>& of_rank = errors[2];
+    for (size_t place = of_rank.size() / 2; place < of_rank.size(); ++place) of_rank[place] *= 200;
+    const auto summary = summarise_ranks(job_of(errors), {});
+    ASSERT_EQ(summary->beside.size(), 1u) << world.name;
+    EXPECT_EQ(summary->beside[0].rank, 2) << world.name;
+  }
+}
+
+TEST(SummariseRanks, SaysWhereRoundingAloneMayDoThat) {
+  const auto of_size = [](double error) {
+    Comparison comparison =
+        comparison_of(8, [=](int rank, int) { return rank == 3 ? error : 0.0; });
+    for (Row& row : comparison.sheets[0].rows)
+      row.golden.dtype = row.mine.dtype = "torch.bfloat16";  // rounds by 2^-9 at most
+    return summarise_ranks(comparison, {})->sentence;
+  };
+  EXPECT_THAT(of_size(2e-3), HasSubstr("rank 3 differs from its 7 peers"));
+  EXPECT_THAT(of_size(2e-3), HasSubstr("they are equal to golden; rounding alone may do that"));
+  EXPECT_THAT(of_size(2e-2), Not(HasSubstr("rounding")));
 }
 
 TEST(SummariseRanks, SaysWhatTheyHaveInCommon) {
