@@ -45,6 +45,7 @@ struct CompareRequest {
   RayRequest ray;
 
   std::vector<std::string> custom_algorithms;
+  run::ParallelSizes parallel;  // --parallel
   std::string op_mapping_file;
   bool weight = false;
 

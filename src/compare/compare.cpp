@@ -109,9 +109,8 @@ PairKey::PairKey(const Row& row)
 
 size_t HashOfPairKey::operator()(const PairKey& key) const {
   size_t mixed = key.golden.hash();
-  for (const size_t part :
-       {key.mine.hash(), size_t{key.label.handle()}, static_cast<size_t>(key.token_id),
-        static_cast<size_t>(key.rank)})
+  for (const size_t part : {key.mine.hash(), size_t{key.label.handle()},
+                            static_cast<size_t>(key.token_id), static_cast<size_t>(key.rank)})
     mixed = (mixed ^ part) * size_t{0x9E3779B97F4A7C15};
   return mixed;
 }
@@ -259,8 +258,7 @@ std::vector<bool> asked_for_pictures(const Run& golden, const Run& mine,
     const auto path_of = [](InternedText label, const TensorRecord& of) {
       return label.empty() ? record_path(of) : label.str();
     };
-    const std::string golden_path =
-        path_of(pair.golden_label, golden_record(golden, mine, pair));
+    const std::string golden_path = path_of(pair.golden_label, golden_record(golden, mine, pair));
     const std::string mine_path = path_of(pair.mine_label, record);
     const std::string node = pair::shared_node_name(mine, record.node);
     const bool is_match = std::ranges::any_of(options.patterns, [&](const std::string& pattern) {

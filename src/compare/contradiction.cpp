@@ -85,7 +85,8 @@ bool sketches_contradict(const stats::TensorStats& golden, const stats::TensorSt
 
 double correlation(const measure::PairNumbers& numbers, const measure::SummaryValues& golden,
                    const measure::SummaryValues& mine) {
-  if (numbers.state != measure::PairState::Compared || numbers.compared_count != numbers.value_count)
+  if (numbers.state != measure::PairState::Compared ||
+      numbers.compared_count != numbers.value_count)
     return NAN;
   const auto count = static_cast<double>(numbers.value_count);
   const double golden_squares = golden.l2_norm * golden.l2_norm;

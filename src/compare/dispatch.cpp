@@ -66,6 +66,17 @@ void note_missing_graph_texts(const Run& golden, const Run& mine, std::vector<st
                    "are paired by the names of operators and by their values");
 }
 
+/// A capture need not have all ranks of its job, but none beyond it.
+Status check_parallel(const run::Run& mine, const run::ParallelSizes& parallel) {
+  if (parallel.empty()) return {};
+  int last = 0;
+  for (const run::TensorRecord& record : mine.records) last = std::max(last, record.rank);
+  if (last < parallel.job_size()) return {};
+  return fail(Errc::Usage, "parallel " + parallel.text + " is a job of " +
+                               counted(static_cast<size_t>(parallel.job_size()), "rank") +
+                               ", and " + mine.path + " has a rank " + std::to_string(last));
+}
+
 Result<ComparedPaths> compare_checkpoints(const std::string& golden_path,
                                           const std::string& my_path,
                                           const CompareOptions& options) {
@@ -138,6 +149,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
                         " has no effect: it needs a tree of modules or operations on both sides");
   }
   note_missing_graph_texts(out.golden, out.mine, &out.notes);
+  ASSAY_TRY_STATUS(check_parallel(out.mine, options.parallel));
   const ReadingScope reading;
   ASSAY_TRY(out.comparison, compare_runs(out.golden, out.mine, options));
   // Rows of what could not be fetched say nothing about the runs.

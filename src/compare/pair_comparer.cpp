@@ -273,8 +273,9 @@ double severity(const Row& row) {
   return 0;
 }
 
-SideStats compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
-                   int jobs, const Limit& limit, Row* row, measure::PooledErrors* pooled) {
+SideStats compare_views(const TensorView& golden, const TensorView& mine,
+                        const CompareOptions& options, int jobs, const Limit& limit, Row* row,
+                        measure::PooledErrors* pooled) {
   const Conventions& conventions = options.conventions;
   describe_view(golden, &row->golden);
   describe_view(mine, &row->mine);
@@ -388,7 +389,8 @@ class PairComparer::Comparer {
   static void doubt(Row* row) {
     if (row->metrics && row->metrics->state == measure::PairState::CountMismatch) {
       doubt(row, "shapes contradict the pair");
-    } else if (row->metrics && contradicts_pair(*row->metrics, values_of(row->golden), values_of(row->mine))) {
+    } else if (row->metrics &&
+               contradicts_pair(*row->metrics, values_of(row->golden), values_of(row->mine))) {
       doubt(row,
             "values contradict the pair: golden explains less than half of what varies in mine");
     }
@@ -426,8 +428,8 @@ class PairComparer::Comparer {
   static std::string without_data(const TensorRecord& record, std::string_view side) {
     if (record.bytes) return {};
     if (!record.problem.empty()) return std::string(side) + ": " + record.problem;
-    return std::string(side) + (record.stats ? " holds statistics only; compare with --stats"
-                                             : " has no data");
+    return std::string(side) +
+           (record.stats ? " holds statistics only; compare with --stats" : " has no data");
   }
 
   /// Why a record could not be read.
@@ -457,8 +459,9 @@ class PairComparer::Comparer {
     // hold_against_record().
     Result<pair::PlainTensor> plain =
         source.recipe != nullptr
-            ? pair::load_operand(source.run, *source.recipe)
-                  .map([](Tensor tensor) { return pair::PlainTensor{std::move(tensor), {}}; })
+            ? pair::load_operand(source.run, *source.recipe).map([](Tensor tensor) {
+                return pair::PlainTensor{std::move(tensor), {}};
+              })
             : pair::load_plain_unchecked(source.record, other);
     if (!plain) {
       std::string why = plain.error().describe();

@@ -21,8 +21,9 @@ void judge(const Limit& limit, Row* row);
 /// Measures two tensors; what describes them in the row is replaced.
 /// pooled    where not null: becomes the errors by place
 /// returns   of each side by itself: golden, mine
-SideStats compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
-                   int jobs, const Limit& limit, Row* row, measure::PooledErrors* pooled = nullptr);
+SideStats compare_views(const TensorView& golden, const TensorView& mine,
+                        const CompareOptions& options, int jobs, const Limit& limit, Row* row,
+                        measure::PooledErrors* pooled = nullptr);
 [[nodiscard]] const run::TensorRecord& golden_record(const run::Run& golden, const run::Run& mine,
                                                      const pair::RecordPair& pair);
 

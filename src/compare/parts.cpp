@@ -143,9 +143,9 @@ template <typename Archive, typename Any>
   requires std::same_as<std::remove_const_t<Any>, Row>
 void transfer(Archive& archive, Any& row) {
   archive(row.token_id, row.rank, row.order, row.label, row.matched_by, row.confidence, row.golden,
-          row.mine, row.metrics, row.patterns, row.golden_norm, row.summary, row.shape_relation, row.identical, row.comparable,
-          row.fail_reason, row.note, row.outcome, row.exceeded, row.outside_tolerance, row.sqnr_db,
-          row.quantisation, row.custom, row.filtered);
+          row.mine, row.metrics, row.patterns, row.golden_norm, row.summary, row.shape_relation,
+          row.identical, row.comparable, row.fail_reason, row.note, row.outcome, row.exceeded,
+          row.outside_tolerance, row.sqnr_db, row.quantisation, row.custom, row.filtered);
   check_range(archive,
               row.matched_by <= pair::Rule::Place && row.outcome <= Outcome::Fail &&
                   row.shape_relation.value_or(ShapeRelation::Same) <= ShapeRelation::Different);

@@ -559,8 +559,8 @@ Status ZipWriter::add_deflated(std::string_view name, const PieceWriter& write) 
   })));
   if (!deflater.finish())
     return state_->remember(fail(Errc::Internal, "zlib cannot deflate " + std::string(name)));
-  return state_->write_entry(name, ZipMethod::Deflated, deflater.crc(),
-                             as_bytes(deflater.packed()), deflater.size());
+  return state_->write_entry(name, ZipMethod::Deflated, deflater.crc(), as_bytes(deflater.packed()),
+                             deflater.size());
 }
 
 Status ZipWriter::finish() {

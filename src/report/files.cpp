@@ -27,10 +27,10 @@ struct Content {
 
   [[nodiscard]] Table table_of(const compare::Sheet& sheet, bool keep_filtered = false) const {
     if (!verdict_columns) return build_table(comparison, sheet, {style, keep_filtered});
-    return build_table(comparison, sheet,
-                       {style, keep_filtered,
-                        std::make_shared<std::vector<RowVerdict>>(
-                            judge_rows(*verdict, *mine, sheet))});
+    return build_table(
+        comparison, sheet,
+        {style, keep_filtered,
+         std::make_shared<std::vector<RowVerdict>>(judge_rows(*verdict, *mine, sheet))});
   }
   [[nodiscard]] Status write_csv(std::span<const Table> tables, const ByteSink& sink) const {
     return report::write_csv(tables, !style.to_the_letter, sink);
@@ -150,16 +150,14 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
       ASSAY_TRY_STATUS(write("statistics_cmp_report", ".csv", csv));
   }
   if (options.jsonl)
-    ASSAY_TRY_STATUS(write(stem, ".jsonl", [&](const ByteSink& sink) {
-      return write_json_lines(content, sink);
-    }));
+    ASSAY_TRY_STATUS(write(stem, ".jsonl",
+                           [&](const ByteSink& sink) { return write_json_lines(content, sink); }));
   if (options.unmatched && !comparison.sheets.empty()) {
     std::vector<Table> tables = {build_unmatched_table(comparison.sheets.back(), golden, mine)};
     for (size_t i = 0; by_graph && i + 1 < comparison.sheets.size(); ++i)
       tables.push_back(build_unmatched_table(comparison.sheets[i], golden, mine));
-    ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", [&](const ByteSink& sink) {
-      return content.write_csv(tables, sink);
-    }));
+    ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv",
+                           [&](const ByteSink& sink) { return content.write_csv(tables, sink); }));
   }
   if (verdict_columns)
     ASSAY_TRY_STATUS(write("msit_cmp_first_bad", ".json", [&](const ByteSink& sink) {

@@ -119,7 +119,8 @@ void link_reasons(const opcheck::Report& report, const std::vector<CaseTable>& t
   }
 }
 
-Status write_workbook(const opcheck::Report& report, const OpcheckTable& rows, const ByteSink& sink) {
+Status write_workbook(const opcheck::Report& report, const OpcheckTable& rows,
+                      const ByteSink& sink) {
   std::vector<CaseTable> cases = {{{kSheet, rows.columns(), {}}},
                                   {{"addition_failed_cases", rows.columns(), {}}}};
   for (size_t i = 0; i < report.cases.size(); ++i)

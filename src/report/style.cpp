@@ -57,7 +57,7 @@ void append_side(const std::string& name, const SideSummary* (*side)(const Judge
                  Columns<JudgedRow>* all) {
   using S = SideSummary;
   const Columns<JudgedRow> columns = {
-      {"data_path", of(side, path_of)},  {"op_type", of(side, &S::op_type)},
+      {"data_path", of(side, path_of)},   {"op_type", of(side, &S::op_type)},
       {"dtype", of(side, &S::dtype)},     {"shape", of(side, &S::shape)},
       {"max_value", of(side, &S::max)},   {"min_value", of(side, &S::min)},
       {"mean_value", of(side, &S::mean)}, {"l2norm_value", of(side, &S::l2_norm)}};

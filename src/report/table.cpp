@@ -50,12 +50,11 @@ Table build_table(const compare::Comparison& comparison, const compare::Sheet& s
     if (is_row(i)) listed->push_back(static_cast<uint32_t>(i));
   }
   return {sheet.name, names_of(*columns),
-          TableRows(lists_all ? count : listed->size(),
-                    [columns, listed, lists_all, &sheet, verdicts = options.verdicts](size_t row) {
-                      const size_t i = lists_all ? row : (*listed)[row];
-                      return cells_of(*columns,
-                                      {sheet.rows[i], verdicts ? &(*verdicts)[i] : nullptr});
-                    })};
+          TableRows(lists_all ? count : listed->size(), [columns, listed, lists_all, &sheet,
+                                                         verdicts = options.verdicts](size_t row) {
+            const size_t i = lists_all ? row : (*listed)[row];
+            return cells_of(*columns, {sheet.rows[i], verdicts ? &(*verdicts)[i] : nullptr});
+          })};
 }
 
 Table build_unmatched_table(const compare::Sheet& sheet, const run::Run& golden,

@@ -298,7 +298,8 @@ std::string first_beyond(const Comparison& comparison, const TerminalOptions& op
           : "one beyond its limit; the first is not known (no order of execution):";
   const std::string place = "step " + std::to_string(first->token_id) + "  " + first->label;
   return "\n" + sentence(title, options) + "\n  " + sentence(place, options) + "\n  " +
-         sentence(first->comparable ? first->exceeded.str() : first->fail_reason.str(), options) + "\n";
+         sentence(first->comparable ? first->exceeded.str() : first->fail_reason.str(), options) +
+         "\n";
 }
 
 }  // namespace

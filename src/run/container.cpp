@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/container.hpp"
 
-
 #include <algorithm>
 #include <cerrno>
 #include <list>

@@ -135,7 +135,8 @@ Result<std::vector<FolderEntry>> list_here(const std::string& path, const std::s
 
 /// Folders that were listed in a scope.
 struct KnownFolders {
-  std::map<std::pair<std::string, std::string>, std::vector<FolderEntry>> entries;  // path, boundary
+  std::map<std::pair<std::string, std::string>, std::vector<FolderEntry>>
+      entries;       // path, boundary
   size_t count = 0;  // of all entries
 };
 constexpr size_t kMostKnownEntries = size_t{1} << 18;

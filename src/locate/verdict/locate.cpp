@@ -73,9 +73,8 @@ class Locator {
     if (across_ != nullptr) name_places();
     if (steps_ != nullptr) name_steps();
     ASSAY_TRY_STATUS(judge_without_program());
-    ASSAY_TRY(nan_origins_,
-              find_nan_origins(*golden_.run, *mine_.run, options_.jobs, options_.interrupted,
-                               options_.seen));
+    ASSAY_TRY(nan_origins_, find_nan_origins(*golden_.run, *mine_.run, options_.jobs,
+                                             options_.interrupted, options_.seen));
     forgive_hidden_infinities();
     ASSAY_TRY(rank_divergence_,
               find_rank_divergence(*golden_.run, *mine_.run, options_.interrupted));

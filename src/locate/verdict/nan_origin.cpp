@@ -244,8 +244,7 @@ class NanSearch {
 }  // namespace
 
 Result<NanOrigins> find_nan_origins(const run::Run& golden, const run::Run& mine, int jobs,
-                                    const std::atomic<bool>* interrupted,
-                                    const SeenValues* seen) {
+                                    const std::atomic<bool>* interrupted, const SeenValues* seen) {
   return NanSearch(golden, mine).search(jobs, interrupted, seen);
 }
 

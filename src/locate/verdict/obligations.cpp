@@ -172,8 +172,8 @@ class Obligations {
     const std::string& slot = use_of(*first).slot;
     return "no fault was found, but the model's outputs are made of the " +
            std::string(first->input ? "input" : "output") + (slot.empty() ? "" : " " + slot) +
-           " of " + (call.module.empty() ? std::string("the model") : call.module.str()) + ", step " +
-           std::to_string(call.step) + ", which was not judged: " + first->reason +
+           " of " + (call.module.empty() ? std::string("the model") : call.module.str()) +
+           ", step " + std::to_string(call.step) + ", which was not judged: " + first->reason +
            (count > 1 ? " (and of " + std::to_string(count - 1) + " more)" : "");
   }
 
