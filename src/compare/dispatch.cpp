@@ -67,14 +67,19 @@ void note_missing_graph_texts(const Run& golden, const Run& mine, std::vector<st
 }
 
 /// A capture need not have all ranks of its job, but none beyond it.
-Status check_parallel(const run::Run& mine, const run::ParallelSizes& parallel) {
+Status tell_parallel(const run::ParallelSizes& parallel, run::Run* mine) {
   if (parallel.empty()) return {};
-  int last = 0;
-  for (const run::TensorRecord& record : mine.records) last = std::max(last, record.rank);
-  if (last < parallel.job_size()) return {};
-  return fail(Errc::Usage, "parallel " + parallel.text + " is a job of " +
-                               counted(static_cast<size_t>(parallel.job_size()), "rank") +
-                               ", and " + mine.path + " has a rank " + std::to_string(last));
+  mine->parallel.clear();
+  for (const run::TensorRecord& record : mine->records) {
+    if (record.rank >= parallel.job_size())
+      return fail(Errc::Usage, "parallel " + parallel.text + " is a job of " +
+                                   counted(static_cast<size_t>(parallel.job_size()), "rank") +
+                                   ", and " + mine->path + " has a rank " +
+                                   std::to_string(record.rank));
+    if (!mine->parallel.contains(record.rank))
+      mine->parallel[record.rank] = parallel.places_of(record.rank);
+  }
+  return {};
 }
 
 Result<ComparedPaths> compare_checkpoints(const std::string& golden_path,
@@ -123,6 +128,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   }
   ASSAY_TRY(out.golden, run::open_run(golden_path));
   ASSAY_TRY(out.mine, run::open_run(my_path));
+  ASSAY_TRY_STATUS(tell_parallel(options.parallel, &out.mine));
   ASSAY_TRY(out.notes, run::lend_weights(&out.golden, wanted.golden_weights));
   if (!options.conventions.trusting) {
     for (std::string& note : run::reconcile(&out.golden, &out.mine))
@@ -149,7 +155,6 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
                         " has no effect: it needs a tree of modules or operations on both sides");
   }
   note_missing_graph_texts(out.golden, out.mine, &out.notes);
-  ASSAY_TRY_STATUS(check_parallel(out.mine, options.parallel));
   const ReadingScope reading;
   ASSAY_TRY(out.comparison, compare_runs(out.golden, out.mine, options));
   // Rows of what could not be fetched say nothing about the runs.

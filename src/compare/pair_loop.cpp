@@ -18,13 +18,6 @@ Comparison begin_comparison(const run::Run& golden, const run::Run& mine,
   out.golden_records = golden.records.size();
   out.mine_records = mine.records.size();
   out.parallel = mine.parallel;
-  if (!options.parallel.empty()) {
-    out.parallel.clear();
-    for (const run::TensorRecord& record : mine.records) {
-      if (!out.parallel.contains(record.rank))
-        out.parallel[record.rank] = options.parallel.places_of(record.rank);
-    }
-  }
   out.judged = !options.limits.empty();
   for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   return out;

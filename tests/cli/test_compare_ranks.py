@@ -61,7 +61,7 @@ def test_told_groups_name_what_the_ranks_have_in_common(jobs, tmp_path):
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ("tp=4,dp=2", "parallel tp=4,dp=2 is a job of 8 ranks, and {mine} has a rank 15"),
+        ("tp=4,dp=2", "parallel tp=4,dp=2 is a job of 8 ranks, and {mine} has a rank 8"),
         ("tp=4,qp=4", "'qp' is no kind of group (tp, pp, dp, ep, cp)"),
         ("tp:4", "is not like 'tp=2,pp=2,dp=2'"),
     ],

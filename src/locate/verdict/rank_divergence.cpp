@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/ascii.hpp"
 #include "locate/noise/record_distance.hpp"
@@ -14,6 +15,7 @@
 namespace assay::locate {
 namespace {
 
+using run::Role;
 using run::TensorRecord;
 
 /// Replicas that were each rounded once more may differ by this many roundings; ranks that only
@@ -45,9 +47,96 @@ bool is_communication(std::string_view type) {
       kNames, [&](std::string_view one) { return plain.find(one) != std::string::npos; });
 }
 
+/// Whether two ranks compute the same of the same inputs in a step.
+enum class Work : uint8_t { Same, Other, Unknown };
+
+/// Tells it by the groups of the job where they are known, and by what the first module or
+/// operation of the step that has inputs on both ranks is given there.
+class SharedWork {
+ public:
+  explicit SharedWork(const run::Run& run) : run_(run) {
+    for (size_t i = 0; i < run.records.size(); ++i) {
+      const TensorRecord& record = run.records[i];
+      if (pair::is_operand(record) && record.role == Role::Input)
+        inputs_[{record.rank, record.step}].push_back(i);
+    }
+    for (auto& [place, records] : inputs_)
+      std::ranges::stable_sort(records, {}, [&](size_t i) { return run.records[i].order; });
+  }
+
+  [[nodiscard]] Work of(int a, int b, int64_t step) {
+    const auto [known, is_new] = known_.try_emplace({a, b, step}, Work::Unknown);
+    if (is_new) known->second = find(a, b, step);
+    return known->second;
+  }
+
+ private:
+  [[nodiscard]] Work find(int a, int b, int64_t step) const {
+    if (are_apart(a, b)) return Work::Other;
+    const auto first = inputs_.find({a, step});
+    const auto second = inputs_.find({b, step});
+    if (first == inputs_.end() || second == inputs_.end()) return Work::Unknown;
+    std::map<std::string, size_t> of_second;
+    for (const size_t i : second->second) of_second.emplace(place_of(i), i);
+    Work work = Work::Unknown;
+    const TensorRecord* execution = nullptr;
+    for (const size_t i : first->second) {
+      const TensorRecord& record = run_.records[i];
+      if (execution != nullptr &&
+          (execution->node != record.node || execution->call != record.call))
+        break;
+      const auto partner = of_second.find(place_of(i));
+      if (partner == of_second.end()) continue;
+      execution = &record;
+      if (!are_equal(record, run_.records[partner->second])) return Work::Other;
+      work = Work::Same;
+    }
+    return work;
+  }
+
+  [[nodiscard]] std::string place_of(size_t i) const {
+    const TensorRecord& record = run_.records[i];
+    return record.node + "\n" + std::to_string(record.call) + "\n" + record.slot;
+  }
+
+  /// In other stages of a pipeline, with other experts or other parts of the sequence.
+  [[nodiscard]] bool are_apart(int a, int b) const {
+    const auto first = run_.parallel.find(a);
+    const auto second = run_.parallel.find(b);
+    if (first == run_.parallel.end() || second == run_.parallel.end()) return false;
+    return std::ranges::any_of(std::array{"pp", "ep", "cp"}, [&](const char* kind) {
+      const auto of_first = first->second.find(kind);
+      const auto of_second = second->second.find(kind);
+      return of_first != first->second.end() && of_second != second->second.end() &&
+             of_first->second.rank != of_second->second.rank;
+    });
+  }
+
+  static bool are_equal(const TensorRecord& a, const TensorRecord& b) {
+    if (a.digest && b.digest) {
+      if (a.digest == b.digest) return true;
+    } else if (a.stats && b.stats && !(a.bytes && b.bytes)) {
+      return a.stats == b.stats;
+    }
+    if (a.dtype && is_float(*a.dtype)) {
+      const std::optional<double> apart = distance(a, b);
+      return apart && *apart <= kReplicaRoundings * rounding_of(a.dtype, b.dtype);
+    }
+    const Result<Tensor> first = run::load_tensor(a);
+    const Result<Tensor> second = run::load_tensor(b);
+    return first && second && first->view.shape == second->view.shape &&
+           first->view.is_contiguous() && second->view.is_contiguous() &&
+           as_text(first->view.contiguous_bytes()) == as_text(second->view.contiguous_bytes());
+  }
+
+  const run::Run& run_;
+  std::map<std::pair<int, int64_t>, std::vector<size_t>> inputs_;  // rank, step
+  std::map<std::tuple<int, int, int64_t>, Work> known_;
+};
+
 class RankSearch {
  public:
-  RankSearch(const run::Run& golden, const run::Run& mine) : mine_(mine) {
+  RankSearch(const run::Run& golden, const run::Run& mine) : mine_(mine), work_(mine) {
     std::set<int> ranks;
     for (const TensorRecord& record : golden.records) {
       ranks.insert(record.rank);
@@ -56,7 +145,7 @@ class RankSearch {
     golden_is_whole_ = ranks.size() == 1;
   }
 
-  Result<std::vector<Finding>> search(const std::atomic<bool>* interrupted) const {
+  Result<std::vector<Finding>> search(const std::atomic<bool>* interrupted) {
     std::map<std::string, std::vector<size_t>> places;
     std::vector<const std::vector<size_t>*> in_order;
     const int first_rank = pair::first_rank(mine_);
@@ -91,10 +180,13 @@ class RankSearch {
   }
 
   /// The first rank that holds something else than the first, of a tensor that is replicated.
-  [[nodiscard]] size_t diverging(const std::vector<size_t>& ranks) const {
+  [[nodiscard]] size_t diverging(const std::vector<size_t>& ranks) {
     const TensorRecord& first = mine_.records[ranks.front()];
     for (const size_t index : ranks) {
       const TensorRecord& record = mine_.records[index];
+      const Work work = work_.of(first.rank, record.rank, record.step);
+      // Another request, or another part of the model, of which nothing is shared.
+      if (work == Work::Other || (work == Work::Unknown && golden_is_whole_)) continue;
       const std::optional<double> apart = distance(first, record);
       if (apart && *apart > kReplicaRoundings * rounding_of(first.dtype, record.dtype))
         return is_replicated(ranks) ? index : kNone;
@@ -156,6 +248,7 @@ class RankSearch {
   }
 
   const run::Run& mine_;
+  SharedWork work_;
   std::map<std::string, std::vector<const TensorRecord*>> golden_outputs_;
   bool golden_is_whole_ = false;
 };
