@@ -219,6 +219,12 @@ class Matcher {
 
   // Several ranks against fewer: every pair of the first ranks becomes one of all their shards.
   void merge_ranks();
+  struct ShardFindings {
+    size_t doubtful = 0;  // pairs
+    std::string first_problem;
+  };
+  void merge_group(const RankGroup& group, const std::vector<RecordPair*>& pairs,
+                   ShardFindings* found);
   using ShardIndex = std::map<ShardKey, std::map<int, size_t>>;  // rank -> record
 
   static ShardIndex shard_index(const run::Run& run, const std::vector<int>& ranks);

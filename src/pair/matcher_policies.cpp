@@ -53,7 +53,7 @@ bool Matcher::fits(const Dims& golden, const Dims& mine) const {
   const std::optional<int64_t> m = element_count(mine);
   if (!g || !m) return false;
   if (*g == *m) return true;
-  if (!whole_.ranks.may_be_shards || *g <= 0 || *m <= 0) return false;
+  if (!whole_.ranks.may_be_shards() || *g <= 0 || *m <= 0) return false;
   // The shards are on the side with more ranks.
   const auto golden_ranks = static_cast<int64_t>(whole_.ranks.groups.front().golden.size());
   const auto mine_ranks = static_cast<int64_t>(whole_.ranks.groups.front().mine.size());

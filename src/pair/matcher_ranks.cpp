@@ -13,52 +13,68 @@ using run::Run;
 using run::TensorRecord;
 
 void Matcher::merge_ranks() {
-  if (!whole_.ranks.may_be_shards) return;
-  const RankGroup& group = whole_.ranks.groups.front();
-  const auto is_sharded = [&](const RecordPair& pair) {
-    const auto g = golden_.element_count_of(pair.golden);
-    const auto m = mine_.element_count_of(pair.mine);
+  if (!whole_.ranks.may_be_shards()) return;
+  std::map<int, size_t> group_of;  // by rank of mine
+  for (size_t i = 0; i < whole_.ranks.groups.size(); ++i)
+    for (const int rank : whole_.ranks.groups[i].mine) group_of.emplace(rank, i);
+  std::vector<std::vector<RecordPair*>> pairs(whole_.ranks.groups.size());
+  for (RecordPair& pair : out_.pairs) {
+    const auto found = group_of.find(mine_.run.records[pair.mine].rank);
+    if (found != group_of.end()) pairs[found->second].push_back(&pair);
+  }
+  ShardFindings found;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const RankGroup& group = whole_.ranks.groups[i];
+    if (group.golden.size() != group.mine.size()) merge_group(group, pairs[i], &found);
+  }
+  if (found.doubtful > 0) {
+    out_.warnings.push_back(
+        std::to_string(found.doubtful) +
+        " tensors of several ranks do not fit together, the first: " + found.first_problem);
+  }
+}
+
+void Matcher::merge_group(const RankGroup& group, const std::vector<RecordPair*>& pairs,
+                          ShardFindings* found) {
+  const auto is_sharded = [&](const RecordPair* pair) {
+    const auto g = golden_.element_count_of(pair->golden);
+    const auto m = mine_.element_count_of(pair->mine);
     return g && m && *g != *m;
   };
   // Each level decides for itself: its note names it, so that two levels do not contradict each
   // other.
+  const auto note = [&](std::string text) {
+    if (!text.empty() && std::ranges::find(out_.notes, text) == out_.notes.end())
+      out_.notes.push_back(std::move(text));
+  };
   const std::string counts = std::to_string(group.golden.size()) + " against " +
                              std::to_string(group.mine.size()) + " ranks, level " +
                              std::string(level_name(options_.level));
-  if (std::none_of(out_.pairs.begin(), out_.pairs.end(), is_sharded)) {
-    out_.notes.push_back(counts + ": no tensor is sharded, golden's rank " +
-                         std::to_string(group.golden.front()) + " is compared with my rank " +
-                         std::to_string(group.mine.front()));
+  if (std::none_of(pairs.begin(), pairs.end(), is_sharded)) {
+    note(counts + ": no tensor is sharded, golden's rank " + std::to_string(group.golden.front()) +
+         " is compared with my rank " + std::to_string(group.mine.front()));
     const std::set<int> golden(group.golden.begin(), group.golden.end());
     const std::set<int> mine(group.mine.begin(), group.mine.end());
-    out_.notes.push_back(missing_ranks(golden, {group.golden.front()}, "golden"));
-    out_.notes.push_back(missing_ranks(mine, {group.mine.front()}, "mine"));
-    std::erase(out_.notes, std::string());
+    note(missing_ranks(golden, {group.golden.front()}, "golden"));
+    note(missing_ranks(mine, {group.mine.front()}, "mine"));
     return;
   }
-  out_.notes.push_back(counts + ": shards are put together");
+  note(counts + ": shards are put together");
   const ShardIndex golden_shards = shard_index(golden_.run, group.golden);
   const ShardIndex mine_shards = shard_index(mine_.run, group.mine);
-  size_t doubtful = 0;
-  std::string first_problem;
-  for (RecordPair& pair : out_.pairs) {
-    if (pair.golden_recipe >= 0 || pair.mine_recipe >= 0) continue;  // the user's own
-    const std::vector<size_t> golden = shards_of(golden_.run, golden_shards, pair.golden);
-    const std::vector<size_t> mine = shards_of(mine_.run, mine_shards, pair.mine);
+  for (RecordPair* pair : pairs) {
+    if (pair->golden_recipe >= 0 || pair->mine_recipe >= 0) continue;  // the user's own
+    const std::vector<size_t> golden = shards_of(golden_.run, golden_shards, pair->golden);
+    const std::vector<size_t> mine = shards_of(mine_.run, mine_shards, pair->mine);
     if (golden.size() < 2 && mine.size() < 2) continue;
     MergedPair merged = merge_shards(golden_.run, golden, mine_.run, mine);
     for (const size_t i : golden) golden_.used[i] = true;
     for (const size_t i : mine) mine_.used[i] = true;
     if (!merged.problem.empty()) {
-      if (doubtful++ == 0) first_problem = merged.problem;
+      if (found->doubtful++ == 0) found->first_problem = merged.problem;
       merged.mine.note += (merged.mine.note.empty() ? "" : "; ") + merged.problem;
     }
-    set_recipes(&pair, std::move(merged.golden), std::move(merged.mine));
-  }
-  if (doubtful > 0) {
-    out_.warnings.push_back(
-        std::to_string(doubtful) +
-        " tensors of several ranks do not fit together, the first: " + first_problem);
+    set_recipes(pair, std::move(merged.golden), std::move(merged.mine));
   }
 }
 

@@ -64,7 +64,7 @@ namespace {
 
 /// Single processes with other numbers: (golden, mine).
 std::optional<std::pair<int, int>> renamed_rank(const RankAlignment& ranks) {
-  if (ranks.groups.size() != 1 || ranks.may_be_shards) return std::nullopt;
+  if (ranks.groups.size() != 1 || ranks.may_be_shards()) return std::nullopt;
   const std::pair one(ranks.first_golden(), ranks.first_mine());
   return one.first == one.second ? std::nullopt : std::optional(one);
 }

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <optional>
 
+#include "base/text.hpp"
 #include "pair/places.hpp"
 
 namespace assay::pair {
@@ -64,6 +67,83 @@ std::string missing_ranks(const std::set<int>& ranks, const std::set<int>& compa
   return only_in(side, "rank", missing);
 }
 
+bool RankAlignment::may_be_shards() const {
+  return std::ranges::any_of(
+      groups, [](const RankGroup& group) { return group.golden.size() != group.mine.size(); });
+}
+
+namespace {
+
+/// The ranks of a job by replica (dp) and stage (pp).
+struct Job {
+  std::map<std::pair<int64_t, int64_t>, std::vector<int>> ranks;
+  int64_t replicas = 1, stages = 1;
+  bool is_known = false;
+
+  [[nodiscard]] bool is_divided() const { return replicas > 1 || stages > 1; }
+};
+
+/// Of a job whose groups are not known all ranks are one replica's one stage.
+Job job_of(const run::Run& run, const std::set<int>& ranks) {
+  Job job;
+  const bool is_known = job.is_known =
+      std::ranges::all_of(ranks, [&](int rank) { return run.parallel.contains(rank); });
+  for (const int rank : ranks) {
+    const auto place = [&](const char* kind, int64_t* size) -> int64_t {
+      if (!is_known) return 0;
+      const auto& places = run.parallel.at(rank);
+      const auto found = places.find(kind);
+      if (found == places.end()) return 0;
+      *size = std::max(*size, found->second.size);
+      return found->second.rank;
+    };
+    const int64_t replica = place("dp", &job.replicas);
+    job.ranks[{replica, place("pp", &job.stages)}].push_back(rank);
+  }
+  return job;
+}
+
+/// The numbers of two sides that belong together: equal ones, or one with each.
+std::vector<std::pair<int64_t, int64_t>> together(int64_t golden, int64_t mine) {
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  const bool each = golden == 1 || mine == 1;
+  for (int64_t i = 0; i < (each ? std::max(golden, mine) : std::min(golden, mine)); ++i)
+    pairs.emplace_back(golden == 1 ? 0 : i, mine == 1 ? 0 : i);
+  return pairs;
+}
+
+bool are_whole_shards(size_t golden, size_t mine) {
+  return std::max(golden, mine) % std::min(golden, mine) == 0;
+}
+
+/// Stage by stage and replica by replica; nothing where that cannot be done.
+std::optional<RankAlignment> divided_ranks(const Job& golden, const Job& mine) {
+  if (golden.stages != mine.stages && std::min(golden.stages, mine.stages) > 1) return std::nullopt;
+  RankAlignment out;
+  // Of several replicas and a model without any the first is compared.
+  for (int64_t replica = 0; replica < std::min(golden.replicas, mine.replicas); ++replica) {
+    for (const auto& [golden_stage, my_stage] : together(golden.stages, mine.stages)) {
+      const auto of_golden = golden.ranks.find({replica, golden_stage});
+      const auto of_mine = mine.ranks.find({replica, my_stage});
+      if (of_golden == golden.ranks.end() || of_mine == mine.ranks.end()) continue;
+      if (!are_whole_shards(of_golden->second.size(), of_mine->second.size())) return std::nullopt;
+      out.groups.push_back({of_golden->second, of_mine->second});
+    }
+  }
+  if (out.groups.empty()) return std::nullopt;
+  const auto say = [&](const char* noun, int64_t of_golden, int64_t of_mine, const char* how) {
+    if (of_golden == of_mine) return;
+    out.notes.push_back("golden has " + counted(static_cast<uint64_t>(of_golden), noun) +
+                        ", mine " + std::to_string(of_mine) + ": " + how);
+  };
+  say("stage", golden.stages, mine.stages, "the stages together are compared with the model");
+  say("replica", golden.replicas, mine.replicas,
+      "those of equal numbers are compared, the others may have other requests");
+  return out;
+}
+
+}  // namespace
+
 RankAlignment align_ranks(const run::Run& golden_run, const run::Run& mine_run,
                           const std::vector<int>& wanted) {
   const std::set<int> golden = ranks_of(golden_run);
@@ -72,10 +152,17 @@ RankAlignment align_ranks(const run::Run& golden_run, const run::Run& mine_run,
   if (!wanted.empty()) return wanted_ranks(common, wanted);
   if (golden.empty() || mine.empty()) return {};
   if (golden.size() == 1 && mine.size() == 1) return {.groups = {whole_group(golden, mine)}};
-  const size_t more = std::max(golden.size(), mine.size());
-  const size_t less = std::min(golden.size(), mine.size());
-  if (more != less && more % less == 0)
-    return {.groups = {whole_group(golden, mine)}, .may_be_shards = true};
+  const Job golden_job = job_of(golden_run, golden);
+  const Job my_job = job_of(mine_run, mine);
+  const bool is_divided_otherwise = golden_job.is_known && my_job.is_known &&
+                                    std::pair(golden_job.replicas, golden_job.stages) !=
+                                        std::pair(my_job.replicas, my_job.stages);
+  if ((golden.size() != mine.size() || is_divided_otherwise) &&
+      (golden_job.is_divided() || my_job.is_divided())) {
+    if (auto divided = divided_ranks(golden_job, my_job)) return *std::move(divided);
+  }
+  if (golden.size() != mine.size() && are_whole_shards(golden.size(), mine.size()))
+    return {.groups = {whole_group(golden, mine)}};
   return equal_ranks(golden, mine, common);
 }
 

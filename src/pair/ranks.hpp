@@ -18,17 +18,21 @@ struct RankGroup {
 
 struct RankAlignment {
   std::vector<RankGroup> groups = {};
-  /// One group with different numbers of ranks: shards of the same model, or ranks that are
-  /// missing. Shapes decide.
-  bool may_be_shards = false;
   std::string problem = {};             // why there is no group; empty when a run has no records
   std::vector<std::string> notes = {};  // one sentence for each side that has ranks of its own
 
+  /// Groups with different numbers of ranks hold shards of the same tensors, or ranks are missing.
+  /// Shapes decide.
+  [[nodiscard]] bool may_be_shards() const;
   /// The first rank that is compared, of each side; 0 when there is none.
   [[nodiscard]] int first_golden() const { return groups.empty() ? 0 : groups[0].golden[0]; }
   [[nodiscard]] int first_mine() const { return groups.empty() ? 0 : groups[0].mine[0]; }
 };
 
+/// Where the groups of a job are known (run::Run::parallel), each stage of a pipeline is compared
+/// with its like, or with all of a model that has no stages; replicas of equal numbers, or the first
+/// one with a model that has none.
+///
 /// wanted  the user's; empty: ranks of equal numbers. Runs of one process each are the same
 ///         process, whatever its number.
 [[nodiscard]] RankAlignment align_ranks(const run::Run& golden, const run::Run& mine,

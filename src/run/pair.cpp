@@ -4,11 +4,15 @@
 #include "run/common_names.hpp"
 #include "run/execution_order.hpp"
 #include "run/lend.hpp"
+#include "run/stages.hpp"
 
 namespace assay::run {
 
 std::vector<std::string> reconcile(Run* golden, Run* mine) {
-  std::vector<std::string> notes = use_common_names(golden, mine);
+  std::vector<std::string> notes;
+  for (const auto& [run, side] : {std::pair(golden, "golden: "), std::pair(mine, "mine: ")})
+    if (const std::string note = number_stages_on(run); !note.empty()) notes.push_back(side + note);
+  for (std::string& note : use_common_names(golden, mine)) notes.push_back(std::move(note));
   share_execution_order(golden, mine);
   for (const auto& [borrower, lender] : {std::pair(golden, mine), std::pair(mine, golden)})
     for (std::string& note : lend_values(borrower, *lender)) notes.push_back(std::move(note));

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assay_command import run
+from assay_command import read_csv, run, the_report
 
 RANKS, LAYERS = 16, 3
 
@@ -71,3 +71,90 @@ def test_groups_that_are_none_of_the_job_are_refused(jobs, tmp_path, sizes, said
     assert done.returncode == 2
     assert said.format(mine=jobs[1]) in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())
+
+
+# ---- stages of a pipeline, replicas ----
+
+
+def write_ranks(folder: Path, ranks: list[dict[str, np.ndarray]]) -> Path:
+    """A native run: of each rank the inputs and outputs of its nodes, in their order."""
+    for rank, nodes in enumerate(ranks):
+        place = folder / f"rank{rank}"
+        place.mkdir(parents=True)
+        payload, lines = bytearray(64), []
+        for order, (name, tensor) in enumerate(nodes.items()):
+            node, role = name.rsplit(" ", 1)
+            line = {"n": order, "step": 0, "node": node, "type": "Linear", "order": order, "role": role, "slot": ""}
+            line |= {"dtype": str(tensor.dtype), "shape": list(tensor.shape), "bytes": tensor.nbytes}
+            lines.append(json.dumps({**line, "file": "step-000000.safetensors", "offset": len(payload)}))
+            payload += tensor.tobytes()
+        (place / "step-000000.safetensors").write_bytes(payload)
+        (place / "records.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "manifest.json").write_text(json.dumps({"format": "assay-run", "version": 1, "complete": True}))
+    return folder
+
+
+def model(prompt: int) -> dict[str, np.ndarray]:
+    """What a model of four layers is given and computes for a prompt."""
+    draw = np.random.default_rng(prompt)
+    nodes = {"model input": np.array([prompt, 2, 3])}
+    for layer in range(4):
+        for part in ("attn", "mlp"):
+            nodes[f"model.layers.{layer}.{part} output"] = draw.standard_normal((4, 16)).astype(np.float32)
+    return nodes
+
+
+def stages_of(nodes: dict[str, np.ndarray], numbered_on: bool) -> list[dict[str, np.ndarray]]:
+    """Two stages of two layers each."""
+    stages: list[dict[str, np.ndarray]] = [{}, {}]
+    for name, tensor in nodes.items():
+        layer = int(name.split(".")[2]) if "layers" in name else 0
+        own = name if numbered_on else name.replace(f"layers.{layer}", f"layers.{layer % 2}")
+        stages[layer // 2][own] = tensor
+    return stages
+
+
+@pytest.mark.parametrize("numbered_on", [True, False], ids=["numbered-on", "numbered-from-0"])
+def test_stages_are_compared_as_one_model(tmp_path, numbered_on):
+    nodes = model(1)
+    golden = write_ranks(tmp_path / "golden", [nodes])
+    wrong = {**nodes, "model.layers.3.attn output": nodes["model.layers.3.attn output"] * np.float32(1.5)}
+    mine = write_ranks(tmp_path / "mine", stages_of(wrong, numbered_on))
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "pp=2")
+    assert done.returncode == 0, done.stderr
+    assert "golden has 1 stage, mine 2: the stages together are compared with the model" in done.stdout
+    assert ("number their layers from 0" in done.stderr) == (not numbered_on)
+    rows = read_csv(the_report(tmp_path / "out"))
+    assert len(rows) == 9 and {row["matched_by"] for row in rows} == {"equal names"}
+    # 0.5 times the tensor over the tensor
+    assert {row["node"]: row["rank"] for row in rows if float(row["relative_euclidean_distance"] or 0) > 0.4} == {
+        "model.layers.3.attn output": "1"
+    }
+    assert "both share" not in done.stdout
+
+
+def test_replicas_with_other_requests_are_neither_compared_nor_accused(tmp_path):
+    golden = write_ranks(tmp_path / "golden", [model(1)])
+    mine = write_ranks(tmp_path / "mine", [model(1), model(2)])
+    for options in ([], ["--parallel", "dp=2"]):
+        done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / f"out{len(options)}", *options)
+        assert done.returncode == 0 and "same: 9 of 9 pairs" in done.stdout, done.stdout
+        assert "first bad" not in done.stdout and "both share" not in done.stdout, done.stdout
+    assert "golden has 1 replica, mine 2: those of equal numbers are compared" in done.stdout
+
+
+def test_stages_of_several_ranks_are_put_together_first(tmp_path):
+    nodes = model(1)
+    halves = [
+        {
+            name: np.ascontiguousarray(np.split(tensor, 2, axis=-1)[half]) if tensor.ndim == 2 else tensor
+            for name, tensor in stage.items()
+        }
+        for stage in stages_of(nodes, False)
+        for half in (0, 1)
+    ]
+    golden = write_ranks(tmp_path / "golden", [nodes])
+    mine = write_ranks(tmp_path / "mine", halves)
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "tp=2,pp=2")
+    assert done.returncode == 0 and "same: 9 of 9 pairs equal in every value" in done.stdout, done.stdout + done.stderr
+    assert "1 against 2 ranks, level api: shards are put together" in done.stdout
