@@ -141,10 +141,9 @@ class Judge {
   /// is free again when rows take room.
   Status when_paired(const run::Run& golden, const run::Run& mine,
                      const pair::Correspondence& pairs) {
-    const bool has_statistics =
-        std::ranges::all_of(mine.records, [](const run::TensorRecord& record) {
-          return !record.bytes || record.stats.has_value();
-        });
+    const bool has_statistics = std::ranges::all_of(
+        mine.records,
+        [](const run::TensorRecord& record) { return !record.bytes || record.stats.has_value(); });
     return is_asked() && has_statistics ? judge(golden, mine, pairs, nullptr) : Status();
   }
 
@@ -499,7 +498,7 @@ Command compare_command(const Caller& caller) {
               "exit status",
               parsed->request.verdict);
   add_verdict_options(command, parsed->request.verdict_options);
-  add_ray_options(command, parsed->request.ray);
+  add_ray_options(command, parsed->request.ray, true);
   command.example = "assay compare golden/ mine/ -o report --rel-l2 0.01";
   command.epilogue =
       "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv), prints the worst rows and names "
@@ -514,7 +513,9 @@ Command compare_command(const Caller& caller) {
     request.output_given = given.given("--output");
     request.judge = request.compat == "none";
     set_log_level(parsed->log_level);
-    if (has_to_hand_over(request.ray)) return hand_over_to_ray(request.ray, "compare", given.all);
+    if (has_to_hand_over(request.ray))
+      return hand_over_to_ray(request.ray, "compare", given.all,
+                              {request.golden_path, request.my_path});
     return run_compare(request);
   };
   return command;
