@@ -45,6 +45,7 @@ REQUESTS_AT_ONCE = 16
 ATTEMPTS = 4
 PATIENCE_SECONDS = 20  # after these no further attempt is begun: libraries below have a patience of their own
 FIRST_DELAY_SECONDS = 0.2
+NODES = "nodes://cluster"  # beginning of the URLs of src/remote/node_files.cpp
 TIMES = ("mtime", "LastModified", "last_modified", "Last-Modified", "updated", "created")
 
 Send = Callable[[dict[str, Any]], None]
@@ -71,6 +72,11 @@ _lock = threading.Lock()
 
 def open_file_system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path as it knows it."""
+    if url.startswith(NODES):
+        with _lock:
+            if NODES not in _systems:
+                _systems[NODES] = NodeFiles()
+        return _systems[NODES], url[len(NODES) :]
     try:
         import fsspec
     except ImportError as problem:
@@ -97,6 +103,56 @@ def make_file_system(fsspec: Any, url: str) -> Any:
         raise Refusal("Unsupported", sentence) from problem
     except ValueError as problem:
         raise Refusal("Unsupported", f"fsspec cannot open it: {one_line(str(problem))}") from problem
+
+
+class NodeFiles:
+    """Files of other hosts of a cluster: ASSAY_NODE_FILES names a file which says the socket of who reads them.
+
+    A question is a line of JSON: {"info" | "list" | "tree": path} or {"read": path, "start": n, "end": n}. So is the
+    answer, with "size" bytes behind it: {"entries": [[name, info], ...]}, {"size": n}, or {"error": sentence, "kind":
+    one of a Refusal}.
+    """
+
+    def __init__(self) -> None:
+        with open(os.environ["ASSAY_NODE_FILES"], encoding="utf-8") as file:
+            self._socket = json.load(file)["socket"]
+        self._of_thread = threading.local()
+
+    def _ask(self, question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        stream = getattr(self._of_thread, "stream", None)
+        try:
+            if stream is None:
+                connection = socket.socket(socket.AF_UNIX)
+                connection.connect(self._socket)
+                stream = self._of_thread.stream = connection.makefile("rwb")
+            stream.write(json.dumps(question).encode() + b"\n")
+            stream.flush()
+            line = stream.readline()
+            answer = json.loads(line) if line else None
+            data = stream.read(answer["size"]) if answer and "size" in answer else b""
+        except BaseException:
+            self._of_thread.stream = None
+            raise
+        if answer is None or len(data) != answer.get("size", 0):
+            self._of_thread.stream = None
+            raise OSError("the driver of the cluster has gone")
+        if "error" in answer:
+            raise Refusal(answer["kind"], answer["error"])
+        return answer, data
+
+    def info(self, path: str) -> dict[str, Any]:
+        return dict(self._ask({"info": path})[0]["entries"][0][1])
+
+    def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
+        entries = self._ask({"list": path})[0]["entries"]
+        return [{**info, "name": f"{path.rstrip('/')}/{name}"} for name, info in entries]
+
+    def find(self, path: str, detail: bool = True, withdirs: bool = False) -> dict[str, dict[str, Any]]:
+        entries = self._ask({"tree": path})[0]["entries"]
+        return {f"{path.rstrip('/')}/{name}": info for name, info in entries}
+
+    def cat_file(self, path: str, start: int, end: int) -> bytes:
+        return self._ask({"read": path, "start": start, "end": end})[1]
 
 
 _FATAL = {
@@ -188,7 +244,7 @@ def entry_of(name: str, info: dict[str, Any]) -> list[Any]:
     """A line of the protocol about one file or folder."""
     if info.get("type") == "directory":
         return [name, "folder", 0, "", 0]
-    modified = 0
+    modified = info.get("modified_ns", 0)
     for key in TIMES:
         if info.get(key):
             modified = nanoseconds(info[key])

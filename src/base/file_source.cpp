@@ -4,8 +4,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <mutex>
+#include <set>
 
 #include "base/text.hpp"
 
@@ -18,13 +21,32 @@ struct SourceRegistry {
     std::shared_ptr<FileSource> source;
   };
   std::mutex mutex;
-  std::vector<Entry> entries;  // longest prefix first
+  std::vector<Entry> entries;                    // longest prefix first
+  std::set<std::string, std::less<>> elsewhere;  // paths that look local
+  std::shared_ptr<FileSource> elsewhere_source;
 };
 
 /// Never destroyed: mappings in static objects outlive every other static object.
 SourceRegistry& source_registry() {
   static SourceRegistry* const instance = new SourceRegistry;
   return *instance;
+}
+
+/// Whether something was registered that looks local.
+std::atomic<bool> has_elsewhere = false;
+
+/// The source of a path that looks local; null: this machine.
+std::shared_ptr<FileSource> source_elsewhere(std::string_view path) {
+  SourceRegistry& all = source_registry();
+  const std::lock_guard lock(all.mutex);
+  // The path, then each folder above it.
+  for (std::string_view above = path; !above.empty();) {
+    if (all.elsewhere.contains(above)) return all.elsewhere_source;
+    const size_t slash = above.rfind('/');
+    if (slash == std::string_view::npos) break;
+    above = above.substr(0, slash);
+  }
+  return nullptr;
 }
 
 FileFacts facts_of(const struct stat& info) {
@@ -48,8 +70,25 @@ void register_file_source(std::string prefix, std::shared_ptr<FileSource> source
                            [](const auto& entry) { return entry.prefix.size(); });
 }
 
+void register_elsewhere(const std::vector<std::string>& paths, std::shared_ptr<FileSource> source) {
+  SourceRegistry& all = source_registry();
+  const std::lock_guard lock(all.mutex);
+  all.elsewhere.clear();
+  for (std::string_view path : paths) {
+    while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+    all.elsewhere.emplace(path);
+    all.elsewhere.insert(normal_path(path));
+  }
+  all.elsewhere_source = std::move(source);
+  has_elsewhere = !paths.empty();
+}
+
+bool is_elsewhere(std::string_view path) {
+  return is_url(path) || (has_elsewhere && source_elsewhere(path) != nullptr);
+}
+
 std::shared_ptr<FileSource> file_source(std::string_view path) {
-  if (!is_url(path)) return nullptr;
+  if (!is_url(path)) return has_elsewhere ? source_elsewhere(path) : nullptr;
   SourceRegistry& all = source_registry();
   const std::lock_guard lock(all.mutex);
   for (const SourceRegistry::Entry& entry : all.entries) {
@@ -83,6 +122,13 @@ std::string normal_url(std::string_view url) {
     if (i > 0) normal += '/';
     normal += parts[i];
   }
+  return normal;
+}
+
+std::string normal_path(std::string_view path) {
+  if (is_url(path)) return normal_url(path);
+  std::string normal = std::filesystem::path(path).lexically_normal().string();
+  while (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
   return normal;
 }
 

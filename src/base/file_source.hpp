@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are not in the file system of this machine. Their paths begin with a scheme, as in
 // "s3://bucket/run"; whoever can reach them registers a FileSource for the beginning of such paths.
+// Paths that look local may be elsewhere, too: of folders that are registered one by one.
 // MappedFile, exists(), file_facts() and the questions about folders in run/folder.hpp ask it, so
 // readers of runs need not know where a path leads.
 #pragma once
@@ -66,6 +67,14 @@ class FileSource {
 /// stands for all of them. A source of the same prefix is replaced.
 void register_file_source(std::string prefix, std::shared_ptr<FileSource> source);
 
+/// From now on these paths and what is below them are the source's, although they look local.
+/// Each counts as it is written and without "." and "..". Replaces those that were registered.
+void register_elsewhere(const std::vector<std::string>& paths, std::shared_ptr<FileSource> source);
+
+/// Whether the path is no file of this machine: a URL, or of register_elsewhere(). Costs nothing
+/// more than is_url() while nothing is registered.
+[[nodiscard]] bool is_elsewhere(std::string_view path);
+
 /// nullptr for a path of the local file system, and for a URL that nobody knows.
 [[nodiscard]] std::shared_ptr<FileSource> file_source(std::string_view path);
 
@@ -75,5 +84,8 @@ void register_file_source(std::string prefix, std::shared_ptr<FileSource> source
 
 /// "s3://b/a/./c/../d/" -> "s3://b/a/d"; never above the first component behind the scheme.
 [[nodiscard]] std::string normal_url(std::string_view url);
+
+/// Without "." and "..": of a URL normal_url(), of any other path by its text alone, "a/" as "a".
+[[nodiscard]] std::string normal_path(std::string_view path);
 
 }  // namespace assay

@@ -77,6 +77,31 @@ class FileSourceTest : public ::testing::Test {
   std::shared_ptr<TestSource> source = std::make_shared<TestSource>();
 };
 
+TEST_F(FileSourceTest, PathsThatLookLocalAreElsewhereWhereTheyAreRegistered) {
+  source->files["/run/rank1/a"] = std::make_shared<TestFile>("abc");
+  source->files["b"] = std::make_shared<TestFile>("abcd");
+  register_elsewhere({"/run/rank1/", "./b"}, source);
+  EXPECT_TRUE(is_elsewhere("/run/rank1"));
+  EXPECT_TRUE(is_elsewhere("/run/rank1/a"));
+  EXPECT_TRUE(is_elsewhere("b"));
+  EXPECT_TRUE(is_elsewhere("./b"));
+  EXPECT_FALSE(is_elsewhere("/run/rank10/a"));
+  EXPECT_FALSE(is_elsewhere("/run"));
+  EXPECT_EQ(file_facts("/run/rank1/a")->size_bytes, 3u);
+  EXPECT_EQ(file_facts("b")->size_bytes, 4u);
+  EXPECT_EQ(file_facts("/run/rank10/a").error().code, Errc::NotFound);
+  register_elsewhere({}, nullptr);
+  EXPECT_FALSE(is_elsewhere("/run/rank1/a"));
+  EXPECT_EQ(file_source("/run/rank1/a"), nullptr);
+}
+
+TEST(NormalPath, IsOfPathsAndUrls) {
+  EXPECT_EQ(normal_path("/a/./b/../c/"), "/a/c");
+  EXPECT_EQ(normal_path("./a"), "a");
+  EXPECT_EQ(normal_path("/"), "/");
+  EXPECT_EQ(normal_path("s3://b/a/../c/"), "s3://b/c");
+}
+
 TEST(IsUrl, TellsASchemeFromAPath) {
   EXPECT_TRUE(is_url("s3://bucket/key"));
   EXPECT_TRUE(is_url("file:///tmp"));

@@ -43,6 +43,8 @@ int assay_main(int argc, char** argv) {
   end_process_on_changed_file(kUsageOrInput);
   remove_temporary_files_on_signals();
   remote::register_remote_files();
+  if (const Status registered = remote::register_node_files(); !registered)
+    return report_error(registered.error());
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
   Words words(argv + std::min(argc, 1), argv + argc);
   // `assay llm dump` is `assay dump`: what fingers used to the old names type.

@@ -503,7 +503,7 @@ Command compare_command(const Caller& caller) {
               "exit status",
               parsed->request.verdict);
   add_verdict_options(command, parsed->request.verdict_options);
-  add_ray_options(command, parsed->request.ray);
+  add_ray_options(command, parsed->request.ray, true);
   command.example = "assay compare golden/ mine/ -o report --rel-l2 0.01";
   command.epilogue =
       "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv), prints the worst rows and names "
@@ -518,7 +518,9 @@ Command compare_command(const Caller& caller) {
     request.output_given = given.given("--output");
     request.judge = request.compat == "none";
     set_log_level(parsed->log_level);
-    if (has_to_hand_over(request.ray)) return hand_over_to_ray(request.ray, "compare", given.all);
+    if (has_to_hand_over(request.ray))
+      return hand_over_to_ray(request.ray, "compare", given.all,
+                              {request.golden_path, request.my_path});
     return run_compare(request);
   };
   return command;

@@ -13,6 +13,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/pair_options.hpp"
 #include "cli/ranges.hpp"
+#include "cli/ray.hpp"
 #include "cli/verdict_options.hpp"
 #include "locate/verdict/sentence.hpp"
 #include "report/verdict_json.hpp"
@@ -28,6 +29,7 @@ struct LocateRequest {
   JudgeRequest judge;
   bool json = false;
   bool exit_zero = false;
+  RayRequest ray;
 };
 
 class SayCaptures : public CaptureWatcher {
@@ -99,6 +101,8 @@ std::string problem_of(const LocateRequest& request) {
   if (commands && (request.bisect.golden.empty() || request.bisect.mine.empty()))
     return request.bisect.golden.empty() ? "--golden \"COMMAND\" is missing beside --mine"
                                          : "--mine \"COMMAND\" is missing beside --golden";
+  if (commands && request.ray.is_wanted)
+    return "--ray reads two runs, it starts no --golden and --mine";
   if (commands) return {};
   if (request.golden_path.empty()) return "the golden run is missing: assay locate GOLDEN MINE";
   if (request.my_path.empty()) return "the run to judge is missing: assay locate GOLDEN MINE";
@@ -129,6 +133,7 @@ Command locate_command(const Caller& caller) {
               whole_number(0, kMaxJobs));
   command.add("--max-memory BYTES", "Of working tensors; default 2GiB",
               parsed_into(request->judge.verdict.max_memory, parse_bytes));
+  add_ray_options(command, request->ray, false);
   command.example =
       "assay dump --level operator -o golden -- python run.py\n"
       "  assay dump -o mine -- python ported.py\n"
@@ -138,8 +143,11 @@ Command locate_command(const Caller& caller) {
       "Exit status: 0 clean, 1 a wrong operator is named, 125 nothing can be judged, 2 wrong "
       "options or input, 3 our fault.";
   command.ends_with_next = true;
-  command.run = [request](const ParsedArguments&) {
+  command.run = [request](const ParsedArguments& given) {
     const std::string problem = problem_of(*request);
+    if (problem.empty() && has_to_hand_over(request->ray))
+      return hand_over_to_ray(request->ray, "locate", given.all,
+                              {request->golden_path, request->my_path});
     if (problem.empty()) return run_locate(*request);
     return report_failure("locate", {Errc::Usage, {}, std::nullopt, problem}, {}, request->json);
   };

@@ -42,7 +42,7 @@ std::string input_problem(std::string_view text) {
   const Result<FileFacts> facts = file_facts(path);
   if (!facts) return "Input path not found: " + path;
   if (facts->kind != FileFacts::Kind::Folder) return "Input path is not a directory: " + path;
-  if (!is_url(path) && ::access(path.c_str(), R_OK | X_OK) != 0)
+  if (!is_elsewhere(path) && ::access(path.c_str(), R_OK | X_OK) != 0)
     return "Input path is not readable: " + path;
   return {};
 }
@@ -52,7 +52,7 @@ std::string csv_problem(std::string_view text) {
   const Result<FileFacts> facts = file_facts(path);
   if (!facts) return "csv file not found: " + path;
   if (facts->kind != FileFacts::Kind::File) return "csv path is not a file: " + path;
-  if (!is_url(path) && ::access(path.c_str(), R_OK) != 0)
+  if (!is_elsewhere(path) && ::access(path.c_str(), R_OK) != 0)
     return "csv file is not readable: " + path;
   return {};
 }

@@ -18,6 +18,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
+#include "cli/ray.hpp"
 #include "cli/record_selection.hpp"
 #include "cli/record_text.hpp"
 #include "cli/run_tree.hpp"
@@ -44,6 +45,7 @@ struct ShowOptions {
   bool list = false;
   std::string html;  // path of the page; empty: none
   int width = 0;     // columns; 0 asks the terminal
+  RayRequest ray;
 };
 
 constexpr int64_t kEdgeValues = 12;
@@ -573,6 +575,7 @@ Command show_command(const Caller& caller) {
   command.add("--html FILE", "One page to open in a browser, without a network", options->html);
   command.add("--width N", "Columns to use; the terminal's by default", options->width,
               whole_number(20, 1000));
+  add_ray_options(command, options->ray, false);
   command.example =
       "assay show golden\n  assay show golden 'model.layers.*.mlp' --stats\n  assay show x.npy "
       "--values --all";
@@ -580,6 +583,8 @@ Command show_command(const Caller& caller) {
     const bool named = !options->filter.name.empty();
     options->narrowed = named || parsed.given("--step") || parsed.given("--rank");
     options->filter.weights |= named;
+    if (has_to_hand_over(options->ray))
+      return hand_over_to_ray(options->ray, "show", parsed.all, {options->run});
     return run_show(*options);
   };
   return command;

@@ -20,7 +20,7 @@ std::string this_program() {
 
 }  // namespace
 
-void add_ray_options(Command& command, RayRequest& request) {
+void add_ray_options(Command& command, RayRequest& request, bool has_parts) {
   command.in_group("Cluster");
   command.add(
       "--ray [ADDRESS]",
@@ -33,6 +33,7 @@ void add_ray_options(Command& command, RayRequest& request) {
   command.add("--map-host HOST=PATH",
               "The node HOST has the files below PATH, whatever it seems; repeatable",
               added_to(request.host_paths));
+  if (!has_parts) return;
   command.add("--resume DIR",
               "Keep the parts that are done in DIR, and do not do them again; with --ray",
               request.resume);
@@ -42,12 +43,14 @@ bool has_to_hand_over(const RayRequest& request) {
   return request.is_wanted && environment("ASSAY_PARTS").empty();
 }
 
-int hand_over_to_ray(const RayRequest& request, const std::string& name, const Words& words) {
+int hand_over_to_ray(const RayRequest& request, const std::string& name, const Words& words,
+                     const Words& runs) {
   Words command = python_driver("import ray\nfrom assay.ray.driver import main", "ray");
   command.push_back("--program=" + this_program());
   if (!request.address.empty()) command.push_back("--address=" + request.address);
   for (const std::string& path : request.host_paths) command.push_back("--map-host=" + path);
   if (!request.resume.empty()) command.push_back("--resume=" + request.resume);
+  for (const std::string& run : runs) command.push_back("--run=" + run);
   command.insert(command.end(), {"--", name});
   command.insert(command.end(), words.begin(), words.end());
   const Result<ChildEnd> end = run_program(command, {});

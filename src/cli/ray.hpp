@@ -16,14 +16,16 @@ struct RayRequest {
   std::string resume;   // folder of the parts that are done; empty: none is kept
 };
 
-/// --ray, --map-host, --resume
-void add_ray_options(Command& command, RayRequest& request);
+/// --ray, --map-host; of a command that has parts --resume, too
+void add_ray_options(Command& command, RayRequest& request, bool has_parts);
 /// Whether the driver has to be started: it was asked for, and did not start this process.
 [[nodiscard]] bool has_to_hand_over(const RayRequest& request);
 /// Becomes the driver's exit status.
 ///
 /// name    of the command
 /// words   that it was called with
-int hand_over_to_ray(const RayRequest& request, const std::string& name, const Words& words);
+/// runs    that it reads: paths which nodes may have
+int hand_over_to_ray(const RayRequest& request, const std::string& name, const Words& words,
+                     const Words& runs);
 
 }  // namespace assay::cli

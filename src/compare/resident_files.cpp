@@ -23,7 +23,7 @@ void ResidentFiles::add(const run::Run& run) {
   }
   for (const auto& [path, size] : sizes) {
     // What lies elsewhere is mapped tensor by tensor.
-    if (size < kSmallFile || files_.size() >= kMaxFiles || is_url(path)) continue;
+    if (size < kSmallFile || files_.size() >= kMaxFiles || is_elsewhere(path)) continue;
     Result<std::shared_ptr<const run::Container>> file = run::open_container(std::string(path));
     if (!file) continue;
     ResidentLimit::Watch range = limit_.watch((*file)->bytes());

@@ -124,16 +124,24 @@ class FailedFiles {
   std::map<std::string, Failed> failed_;
 };
 
+/// The path that the user knows, where the URL is ours.
+Error without_home(Error error, const std::string& home) {
+  if (!home.empty() && error.path.starts_with(home)) error.path.erase(0, home.size());
+  return error;
+}
+
 /// A file of the store, and its part that is here.
 class RemoteFile : public PartialFile {
  public:
   RemoteFile(std::shared_ptr<Transfer> transfer, std::shared_ptr<FailedFiles> failed,
-             std::shared_ptr<CachedFile> cached, std::string url, std::string version)
+             std::shared_ptr<CachedFile> cached, std::string url, std::string version,
+             std::string home)
       : transfer_(std::move(transfer)),
         failed_(std::move(failed)),
         cached_(std::move(cached)),
         url_(std::move(url)),
-        version_(std::move(version)) {}
+        version_(std::move(version)),
+        home_(std::move(home)) {}
   int descriptor() const override { return cached_->descriptor(); }
   uint64_t size_bytes() const override { return cached_->size_bytes(); }
   Result<std::shared_ptr<const void>> fetch(uint64_t offset, uint64_t size_bytes) override {
@@ -146,7 +154,8 @@ class RemoteFile : public PartialFile {
           if (!fetched && fetched.error().code == Errc::Io) failed_->add(url_, fetched.error());
           return fetched;
         });
-    if (!held && held.error().code != Errc::Interrupted) note_failed_reading(held.error());
+    if (!held && held.error().code != Errc::Interrupted)
+      note_failed_reading(without_home(held.error(), home_));
     return held;
   }
 
@@ -156,12 +165,13 @@ class RemoteFile : public PartialFile {
   std::shared_ptr<CachedFile> cached_;
   std::string url_;
   std::string version_;
+  std::string home_;
 };
 
 class RemoteFiles : public FileSource {
  public:
-  explicit RemoteFiles(std::shared_ptr<Carrier> carrier)
-      : transfer_(std::make_shared<Transfer>(std::move(carrier))) {}
+  RemoteFiles(std::shared_ptr<Carrier> carrier, std::string home)
+      : transfer_(std::make_shared<Transfer>(std::move(carrier))), home_(std::move(home)) {}
 
   Status prepare(const std::string& path) override {
     const std::string url = normal_url(path);
@@ -241,7 +251,7 @@ class RemoteFiles : public FileSource {
 
   Result<std::shared_ptr<PartialFile>> open(const std::string& path) override {
     Result<std::shared_ptr<PartialFile>> file = open_in_cache(path);
-    if (!file && file.error().path != path) note_failed_reading(file.error());
+    if (!file && file.error().path != path) note_failed_reading(without_home(file.error(), home_));
     return file;
   }
 
@@ -257,7 +267,8 @@ class RemoteFiles : public FileSource {
     ASSAY_TRY(const std::shared_ptr<BlockCache> cache, cache_of_all());
     ASSAY_TRY(std::shared_ptr<CachedFile> cached,
               cache->file(url, found.size_bytes, found.version));
-    return std::make_shared<RemoteFile>(transfer_, failed_, std::move(cached), url, found.version);
+    return std::make_shared<RemoteFile>(transfer_, failed_, std::move(cached), url, found.version,
+                                        home_);
   }
 
   /// A URL in components: the scheme with what follows it, then names.
@@ -338,6 +349,7 @@ class RemoteFiles : public FileSource {
   }
 
   std::shared_ptr<Transfer> transfer_;
+  std::string home_;
   std::shared_ptr<FailedFiles> failed_ = std::make_shared<FailedFiles>();
   std::mutex mutex_;
   std::map<std::string, TreeNode, std::less<>> roots_;
@@ -347,8 +359,8 @@ class RemoteFiles : public FileSource {
 
 }  // namespace
 
-std::shared_ptr<FileSource> make_remote_files(std::shared_ptr<Carrier> carrier) {
-  return std::make_shared<RemoteFiles>(std::move(carrier));
+std::shared_ptr<FileSource> make_remote_files(std::shared_ptr<Carrier> carrier, std::string home) {
+  return std::make_shared<RemoteFiles>(std::move(carrier), std::move(home));
 }
 
 void register_remote_files() {

@@ -232,7 +232,7 @@ class GgufContainer : public Container {
     for (uint64_t here = kFirstHeadBytes;; here *= 2) {
       ASSAY_TRY_STATUS(file.fetch(0, std::min(here, size)));
       Result<formats::Gguf> content = formats::read_gguf_file(file);
-      if (here >= size || !is_url(file.path()) || (content && content->data_offset <= here))
+      if (here >= size || !is_elsewhere(file.path()) || (content && content->data_offset <= here))
         return content;
     }
   }
@@ -460,7 +460,7 @@ struct FileIdentity {
 };
 
 Result<FileIdentity> identity_of(const std::string& path) {
-  if (is_url(path)) {
+  if (is_elsewhere(path)) {
     ASSAY_TRY(const FileFacts facts, file_facts(path));
     return FileIdentity{{.size_bytes = facts.size_bytes, .modified_ns = facts.modified_ns},
                         facts.version};
@@ -476,7 +476,7 @@ constexpr uint64_t kHeadBytes = uint64_t{1} << 20;
 /// several places everything.
 Result<MappedFile> open_with_head(const std::string& path) {
   ASSAY_TRY(MappedFile file, MappedFile::open_unfetched(path));
-  if (!is_url(path)) return file;
+  if (!is_elsewhere(path)) return file;
   ASSAY_TRY_STATUS(file.fetch(0, kHeadBytes));
   const ByteSpan bytes = file.bytes();
   switch (formats::detect_file(bytes.first(std::min<uint64_t>(bytes.size(), kHeadBytes)), path)) {
@@ -568,11 +568,11 @@ Result<std::shared_ptr<const Container>> open_container(const std::string& path)
       return known;
   }
   FileIdentity identity;
-  if (is_url(path)) {
+  if (is_elsewhere(path)) {
     ASSAY_TRY(identity, identity_of(path));
   }
   ASSAY_TRY(MappedFile file, open_with_head(path));
-  if (!is_url(path)) identity.stamp = file.stamp();
+  if (!is_elsewhere(path)) identity.stamp = file.stamp();
   std::shared_ptr<const Container> container = make_container(std::move(file));
   cache().insert({path, identity, container});
   return container;

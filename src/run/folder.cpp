@@ -166,8 +166,8 @@ Result<std::vector<FolderEntry>> list_folder(const std::string& path, const std:
 
 std::string real_path(const std::string& path) {
   if (const auto source = file_source(path)) {
-    std::string url = normal_url(path);
-    return source->facts(url) ? url : std::string();
+    std::string normal = normal_path(path);
+    return source->facts(normal) ? normal : std::string();
   }
   const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(path.c_str(), nullptr), &::free);
   return resolved ? std::string(resolved.get()) : std::string();

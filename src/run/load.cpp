@@ -68,7 +68,7 @@ std::shared_ptr<const std::byte[]> read_small(const ByteLocation& location) {
   uint64_t end = 0;
   if (!location.raw || location.size_bytes == 0 ||
       add_overflows(location.offset, location.size_bytes, &end) || end > kReadBytes ||
-      is_url(location.file))
+      is_elsewhere(location.file))
     return nullptr;
   const int fd = ::open(location.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return nullptr;
@@ -103,7 +103,7 @@ Result<Tensor> load_unchecked(const TensorRecord& record) {
       return in_file(record.bytes->file, payload_tensor(record, bytes, small));
     }
   }
-  if (record.bytes->raw && is_url(record.bytes->file))
+  if (record.bytes->raw && is_elsewhere(record.bytes->file))
     return in_file(record.bytes->file, raw_tensor_elsewhere(record));
   // Whatever kept us from reading it, the container says what is wrong.
   ASSAY_TRY(const std::shared_ptr<const Container> container, open_container(record.bytes->file));

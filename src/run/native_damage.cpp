@@ -156,7 +156,7 @@ StepFileHead head_of(std::string_view bytes, uint64_t file_bytes) {
 }  // namespace
 
 Result<StepFileHead> read_step_file_head(const std::string& path) {
-  if (is_url(path)) {
+  if (is_elsewhere(path)) {
     ASSAY_TRY(const FileFacts facts, file_facts(path));
     ASSAY_TRY(const MappedFile head, MappedFile::open_range(path, 0, kHeadBytes));
     return head_of(as_text(head.bytes()), facts.size_bytes);

@@ -312,7 +312,7 @@ class SketchFile {
 bool has_holes(const std::string& path) {
   struct stat info{};
   constexpr uint64_t kBlockBytes = 512;
-  return !is_url(path) && ::stat(path.c_str(), &info) == 0 &&
+  return !is_elsewhere(path) && ::stat(path.c_str(), &info) == 0 &&
          static_cast<uint64_t>(info.st_blocks) * kBlockBytes < static_cast<uint64_t>(info.st_size);
 }
 

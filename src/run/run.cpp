@@ -138,7 +138,7 @@ Result<Run> open_run(const std::string& path) {
   const ReadingScope reading;
   Result<Run> found = detect_and_read(path);
   // A list that could not be fetched is no damage of the run.
-  if (is_url(path)) ASSAY_TRY_STATUS(reading.take_failure());
+  if (is_elsewhere(path)) ASSAY_TRY_STATUS(reading.take_failure());
   ASSAY_TRY(Run run, std::move(found));
   run.path = path;
   for (const Damage& one : run.damage) run.warnings.push_back("damaged: " + one.describe());

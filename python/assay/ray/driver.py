@@ -12,14 +12,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from assay.ray import files
 from assay.ray import nodes as on_node
+from assay.ray.files import DRIVER, FileServer, Reader, Readers, Tree
 from assay.ray.nodes import Node
 from assay.ray.parts import End, Part, PartSocket
 
@@ -27,6 +29,8 @@ IN_FLIGHT_PER_CPU = 2  # parts that are sent before the ones in front of them ar
 MOST_TRIES = 4  # of a part whose worker or node is lost
 OVERHEAD_BYTES = 64 << 20  # that comparing a part needs beside the payload
 SECONDS_TO_CONNECT = 5.0
+READER = {"num_cpus": 0, "max_concurrency": 8, "max_restarts": 2, "max_task_retries": 2}  # the actor of a node
+WITH_PARTS = frozenset({"compare"})  # commands; the others do everything themselves, and read from the nodes
 USAGE = 2
 INTERRUPTED = 130
 
@@ -55,6 +59,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--address", default="")
     parser.add_argument("--map-host", action="append", default=[])
     parser.add_argument("--resume", default="")
+    parser.add_argument("--run", action="append", default=[])
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args(words)
     options.command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -109,9 +114,15 @@ class Driver:
         self._resume = Path(options.resume) if options.resume else None
         self._compare = ray.remote(max_retries=0)(on_node.compare_part)
         self._nodes: list[Node] = []
+        self._folder = os.getcwd()
+        paths = {self._absolute(run) for run in options.run if "://" not in run}
+        self._runs = sorted(path for path in paths if not any(path.startswith(f"{one}/") for one in paths))
+        self._tree = Tree()
+        self._readers = Readers(self._tree, {}, {})
         self._busy: dict[str, int] = {}  # parts in flight, by node
         self._waiting: dict[Any, tuple[Part, Node, int]] = {}  # by Ray's reference
         self._interrupted = False
+        self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Returns the exit status of the command."""
@@ -121,11 +132,20 @@ class Driver:
             except OSError as error:
                 raise DriverError(f"{self._resume}: parts cannot be kept there: {error.strerror}") from error
         self._nodes = self._find_nodes()
+        elsewhere = self._runs_elsewhere()
+        server = FileServer(self._readers, elsewhere, self._folder) if elsewhere else None
+        try:
+            return self._run_command({"ASSAY_NODE_FILES": server.name} if server else {})
+        finally:
+            if server:
+                server.close()
+
+    def _run_command(self, environment: dict[str, str]) -> int:
         ours, theirs = socket.socketpair()
-        child = subprocess.Popen(
+        child = self._child = subprocess.Popen(
             [self._options.program, *self._options.command],
             pass_fds=[theirs.fileno()],
-            env={**os.environ, "ASSAY_PARTS": str(theirs.fileno())},
+            env={**os.environ, **environment, "ASSAY_PARTS": str(theirs.fileno())},
             preexec_fn=os.setpgrp,  # Ctrl-C is for the driver, which has the report written
         )
         theirs.close()
@@ -145,19 +165,21 @@ class Driver:
         if self._interrupted:
             raise KeyboardInterrupt
         self._interrupted = True
+        if self._child is not None and self._options.command[0] not in WITH_PARTS:
+            self._child.send_signal(signal.SIGINT)
 
     def _find_nodes(self) -> list[Node]:
-        """The nodes that are alive, and what each of them has."""
-        folders = [folder for run in self._options.command[1:] for folder in _folders_in(run)]
+        """The nodes that are alive, and the tree of what they have."""
         probe = ray.remote(num_cpus=0, max_retries=1)(on_node.look_around)
         alive = [node for node in ray.nodes() if node["Alive"]]
         looks = [
             probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
-                folders
+                self._runs
             )
             for node in alive
         ]
         found = []
+        lists: dict[str, tuple[str, ...]] = {}
         for node, look in zip(alive, looks):
             try:
                 seen = ray.get(look, timeout=60)
@@ -168,9 +190,8 @@ class Driver:
                 ) from error
             if not seen.command:
                 raise DriverError(f"node {seen.host} has no command assay; install assay-llm there")
-            found.append(
-                Node(node["NodeID"], seen.host, node["NodeManagerAddress"], seen.version, frozenset(seen.folders))
-            )
+            found.append(Node(node["NodeID"], seen.host, node["NodeManagerAddress"], seen.version))
+            lists[node["NodeID"]] = seen.lists
         if not found:
             raise DriverError("the Ray cluster has no nodes")
         self._check_versions(found)
@@ -183,7 +204,84 @@ class Driver:
                 names = ", ".join(sorted({node.host for node in found}))
                 raise DriverError(f"--map-host {text}: the cluster has no node {host}; its nodes: {names}")
             host_paths.setdefault(host, set()).add(path)
+        self._plant(found, lists)
         return [on_node.mapped(host_paths, node) for node in found]
+
+    # ---- files
+
+    def _absolute(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self._folder, path))
+
+    def _plant(self, nodes: Sequence[Node], lists: dict[str, tuple[str, ...]]) -> None:
+        """Makes the tree of all that the nodes and this host have."""
+        list_run = ray.remote(num_cpus=0, max_retries=1)(files.list_run)
+        for number, run in enumerate(self._runs):
+            own = files.list_run(run)
+            groups: dict[str, list[str]] = {}
+            if own:
+                groups[files.digest_of_list(own)] = [DRIVER]
+            for node in nodes:
+                if digest := lists[node.id][number]:
+                    groups.setdefault(digest, []).append(node.id)
+            for members in groups.values():
+                listed = own
+                if members[0] != DRIVER:
+                    listed = ray.get(list_run.options(scheduling_strategy=_only_on(members[0])).remote(run))
+                self._tree.add(run, members, listed)
+        hosts = {node.id: node.host for node in nodes} | {DRIVER: "this host"}
+        self._readers = Readers(self._tree, {}, hosts)
+        everybody = len(nodes) + 1
+        if any(len(group) != everybody for group in self._tree.groups):
+            reader: Any = ray.remote(Reader)
+            self._readers.actors = {
+                node.id: reader.options(**READER, scheduling_strategy=_only_on(node.id)).remote() for node in nodes
+            }
+        self._settle()
+
+    def _settle(self) -> None:
+        """One file a path, where hosts have their own."""
+        tree, readers = self._tree, self._readers
+        digests_of = ray.remote(num_cpus=0, max_retries=1)(files.digests_of)
+
+        def digests(node: str, paths: Sequence[str]) -> Sequence[str]:
+            if node == DRIVER:
+                return files.digests_of(paths)
+            return ray.get(digests_of.options(scheduling_strategy=_only_on(node)).remote(list(paths)))
+
+        def read(path: str, group: int) -> bytes:
+            file = tree.differing.get(path, {}).get(group, tree.files[path])
+            return readers.read_from(tree.groups[group][0], path, 0, file.size)[0]
+
+        def join(run: str, joined: Path, sources: list[Path]) -> str:
+            words = [self._options.program, "join", str(joined), *map(str, sources)]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return ""
+            said = (done.stderr.strip().splitlines() or ["assay join failed"])[0].removeprefix("error: ")
+            for group, source in zip(sorted(tree.differing[f"{run}/{files.MANIFEST}"]), sources):
+                said = said.replace(str(source), f"{readers.hosts[tree.groups[group][0]]}:{run}")
+            return said
+
+        problem = files.settle(tree, digests, readers.hosts.__getitem__)
+        if problem:
+            raise DriverError(problem)
+        for run in self._runs:
+            has_several = f"{run}/{files.MANIFEST}" in tree.differing
+            if has_several and (problem := files.join_manifests(tree, run, read, join)):
+                raise DriverError(f"the parts of {run} on the hosts are not one run: {problem}")
+        for path in tree.differing:  # manifests that are not at the top of a run
+            hosts = [readers.hosts[tree.groups[group][0]] for group in tree.differing[path]][:2]
+            raise DriverError(f"{path}: {hosts[0]} and {hosts[1]} have another file each")
+
+    def _runs_elsewhere(self) -> list[str]:
+        """The runs, as the user names them, of which this host has not everything."""
+        lacking = []
+        for named in self._options.run:
+            run = self._absolute(named)
+            paths = [run, *self._tree.walk(run)] if run in self._tree.files else []
+            if any(DRIVER not in self._tree.nodes_with(path) for path in paths):
+                lacking.append(named)
+        return lacking
 
     @staticmethod
     def _check_versions(found: list[Node]) -> None:
@@ -222,16 +320,24 @@ class Driver:
         if known is not None:
             parts.answer(part.number, End.DONE, known)
             return
-        fitting = [node for node in self._nodes if node.sees(part.files)]
-        if not fitting:
-            parts.answer(part.number, End.FAILED, _nobody_sees(part, self._nodes).encode())
+        paths = {file: self._absolute(file) for file in part.files}
+        having = {file: having_nodes(self._tree, path, self._nodes) for file, path in paths.items()}
+        if missing := next((file for file, ids in having.items() if not ids), ""):
+            parts.answer(part.number, End.FAILED, nobody_sees(missing, self._tree, paths[missing]).encode())
             return
-        node = min(fitting, key=lambda one: (self._busy.get(one.id, 0), one.id))
+        node = best_node(self._nodes, having, {file: self._size(path) for file, path in paths.items()}, self._busy)
+        elsewhere = [file for file, ids in having.items() if node.id not in ids]
+        readers = None
+        if elsewhere:
+            few = self._tree.some(paths[file] for file in elsewhere)
+            wanted = {one for file in elsewhere for one in having[file]}
+            actors = {one: actor for one, actor in self._readers.actors.items() if one in wanted}
+            readers = Readers(few, actors, self._readers.hosts, set(self._readers.lost), node.id)
         reference = self._compare.options(
             num_cpus=1,
             memory=OVERHEAD_BYTES,
             scheduling_strategy=_only_on(node.id),
-        ).remote(part.body, 1)
+        ).remote(part.body, 1, self._folder, elsewhere, readers)
         self._busy[node.id] = self._busy.get(node.id, 0) + 1
         self._waiting[reference] = (part, node, tries)
 
@@ -270,6 +376,10 @@ class Driver:
         else:
             self._begin(part, parts, tries + 1)
 
+    def _size(self, path: str) -> int:
+        file = self._tree.files.get(path)
+        return file.size if file else 1
+
     # ---- parts that are done already
 
     def _known_answer(self, part: Part) -> bytes | None:
@@ -294,13 +404,25 @@ def _only_on(node: str) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
-def _folders_in(word: str) -> list[str]:
-    """Folders of ranks, when the word of the command line is a run."""
-    return on_node.rank_folders(word) if not word.startswith("-") and os.path.exists(word) else []
+def having_nodes(tree: Tree, path: str, nodes: Sequence[Node]) -> set[str]:
+    """Those of the nodes that have a file."""
+    having = set(tree.nodes_with(path))
+    return {node.id for node in nodes if node.id in having or node.is_told(path)}
 
 
-def _nobody_sees(part: Part, nodes: Sequence[Node]) -> str:
-    for file in part.files:
-        if not any(node.sees([file]) for node in nodes):
-            return f"no node sees {file}; --map-host HOST=PATH says which one does"
-    return "no node sees the files of both sides; they are on different hosts"
+def best_node(
+    nodes: Sequence[Node], having: Mapping[str, set[str]], sizes: Mapping[str, int], busy: Mapping[str, int]
+) -> Node:
+    """The one that has most bytes of the files; of several the one that has least to do."""
+
+    def bytes_at(node: Node) -> int:
+        return sum(sizes[file] for file, ids in having.items() if node.id in ids)
+
+    return min(nodes, key=lambda node: (-bytes_at(node), busy.get(node.id, 0), node.id))
+
+
+def nobody_sees(file: str, tree: Tree, path: str) -> str:
+    """Why no node that is alive has a file, as a clause."""
+    if any(node != DRIVER for node in tree.nodes_with(path)):
+        return f"the node that has {file} is lost"
+    return f"no node sees {file}; --map-host HOST=PATH says which one does"

@@ -6,10 +6,11 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
+
+from assay.ray.files import FileServer, Readers, digest_of_list, list_run
 
 VERSION_UNKNOWN = "unknown"
 
@@ -22,11 +23,11 @@ class Node:
     host: str
     address: str
     version: str  # of assay there
-    folders: frozenset[str]  # of those that were asked for
+    mapped: frozenset[str] = frozenset()  # paths that it has, as the user says
 
-    def sees(self, files: Iterable[str]) -> bool:
-        """Whether all files are in folders of the node."""
-        return all(any(_is_below(file, folder) for folder in self.folders) for file in files)
+    def is_told(self, file: str) -> bool:
+        """Whether the user says that the node has the file."""
+        return any(_is_below(file, folder) for folder in self.mapped)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Seen:
     host: str
     version: str
     command: str  # the native command there; empty: none
-    folders: frozenset[str] = field(default_factory=frozenset)
+    lists: tuple[str, ...] = ()  # digests of what it has of each run; empty: nothing
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -69,21 +70,18 @@ def find_native_command() -> str:
         return ""
 
 
-def look_around(folders: Iterable[str]) -> Seen:
-    """What this node has of the folders: a task of every node."""
-    there = frozenset(folder for folder in folders if Path(folder).exists())
-    return Seen(socket.gethostname(), assay_version(), find_native_command(), there)
+def look_around(runs: Iterable[str]) -> Seen:
+    """What this node has of the runs: a task of every node."""
+    lists = tuple(digest_of_list(list_run(run)) for run in runs)
+    return Seen(socket.gethostname(), assay_version(), find_native_command(), lists)
 
 
-def rank_folders(run: str) -> list[str]:
-    """The folders that may lie on hosts of their own: those of the ranks, else the run itself."""
-    path = Path(run)
-    ranks = sorted(str(entry) for entry in path.glob("rank*") if entry.is_dir()) if path.is_dir() else []
-    return ranks or [run]
-
-
-def compare_part(body: bytes, jobs: int) -> bytes:
+def compare_part(body: bytes, jobs: int, folder: str, elsewhere: Sequence[str], readers: Readers | None) -> bytes:
     """Rows of a part, by the native command of this node.
+
+    Args:
+        folder: that relative paths of the part are of
+        elsewhere: files that this node has not; `readers` reads them
 
     Raises:
         RuntimeError: with the command's own sentence.
@@ -91,7 +89,15 @@ def compare_part(body: bytes, jobs: int) -> bytes:
     command = find_native_command()
     if not command:
         raise RuntimeError("assay is not installed on this node")
-    done = subprocess.run([command, "part", "--jobs", str(jobs)], input=body, capture_output=True, check=False)
+    words = [command, "part", "--jobs", str(jobs)]
+    place = folder if os.path.isdir(folder) else None
+    server = FileServer(readers, elsewhere, folder) if readers else None
+    try:
+        environment = {**os.environ, "ASSAY_NODE_FILES": server.name} if server else None
+        done = subprocess.run(words, input=body, capture_output=True, check=False, cwd=place, env=environment)
+    finally:
+        if server:
+            server.close()
     if done.returncode != 0:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
         reason = lines[0].removeprefix("error: ")
@@ -106,4 +112,4 @@ def mapped(host_paths: Mapping[str, set[str]], node: Node) -> Node:
     said = host_paths.get(node.host, set()) | host_paths.get(node.address, set())
     if not said:
         return node
-    return Node(node.id, node.host, node.address, node.version, frozenset(node.folders | said))
+    return Node(node.id, node.host, node.address, node.version, frozenset(said))

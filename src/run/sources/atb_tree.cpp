@@ -164,7 +164,8 @@ class Reader {
     }
     // A dump that was named by its run count is read through "0/../0".
     run_->step_folders[{rank_, name}] =
-        is_url(path) ? normal_url(path) : std::filesystem::path(path).lexically_normal().string();
+        is_elsewhere(path) ? normal_path(path)
+                           : std::filesystem::path(path).lexically_normal().string();
     const AtbStep step = step_of(name);
     AtbNodes nodes = read_atb_nodes(folders, step);
     resolve_references(&nodes);

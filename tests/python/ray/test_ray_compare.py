@@ -316,18 +316,28 @@ def test_versions_that_differ_are_said():
     from assay.ray.driver import Driver, DriverError
     from assay.ray.nodes import Node
 
-    other = Node("1", "host7", "10.0.0.7", "assay 0.0.1", frozenset())
+    other = Node("1", "host7", "10.0.0.7", "assay 0.0.1")
     with pytest.raises(DriverError, match=r"node host7 has assay 0\.0\.1, this host has "):
         Driver._check_versions([other])
 
 
 def test_files_of_no_node_are_said():
-    from assay.ray.driver import _nobody_sees
-    from assay.ray.nodes import Node
-    from assay.ray.parts import Part
+    from assay.ray.driver import nobody_sees
+    from assay.ray.files import DRIVER, Tree
 
-    nodes = [Node("1", "a", "a", "v", frozenset({"/g/rank0"})), Node("2", "b", "b", "v", frozenset({"/m/rank0"}))]
-    alone = Part(0, 1, False, ("/x/file",), b"")
-    assert _nobody_sees(alone, nodes) == "no node sees /x/file; --map-host HOST=PATH says which one does"
-    apart = Part(0, 1, False, ("/g/rank0/file", "/m/rank0/file"), b"")
-    assert _nobody_sees(apart, nodes) == "no node sees the files of both sides; they are on different hosts"
+    tree = Tree()
+    tree.add("/g", [DRIVER], [("", "directory", 0, 0), ("file", "file", 3, 1)])
+    tree.add("/m", ["1"], [("", "directory", 0, 0), ("file", "file", 3, 1)])
+    assert nobody_sees("file", tree, "/g/file") == "no node sees file; --map-host HOST=PATH says which one does"
+    assert nobody_sees("file", tree, "/m/file") == "the node that has file is lost"
+
+
+def test_the_node_with_most_bytes_does_a_part():
+    from assay.ray.driver import best_node
+    from assay.ray.nodes import Node
+
+    nodes = [Node(name, name, name, "v") for name in "abc"]
+    having = {"x": {"a", "b"}, "y": {"b"}, "z": {"c"}}
+    assert best_node(nodes, having, {"x": 10, "y": 1, "z": 10}, {"b": 5}).id == "b"
+    assert best_node(nodes, having, {"x": 10, "y": 1, "z": 12}, {}).id == "c"
+    assert best_node(nodes, {"x": {"a", "b"}}, {"x": 1}, {"a": 1}).id == "b"

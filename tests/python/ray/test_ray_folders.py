@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`assay --ray` on nodes that have folders of their own, against the same command on all folders put together.
+
+Every node is in a mount namespace of its own, so one path leads to another folder on each of them, and to an empty one
+for the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+RANKS, STEPS, LAYERS = 4, 2, 3
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+CLONE_NEWNS, CLONE_FS = 0x20000, 0x200
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def binary() -> str:
+    """The command under test."""
+    return os.environ.get("ASSAY_BINARY") or str(Path(sys.executable).with_name("assay"))
+
+
+def checked(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+@contextlib.contextmanager
+def own_namespace(folder: Path | None = None, mount: Path | None = None):
+    """What is started inside sees `folder` at `mount`."""
+    here = os.getcwd()
+    with open("/proc/thread-self/ns/mnt", "rb") as before:
+        checked(LIBC.unshare(CLONE_NEWNS))
+        try:
+            checked(LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+            if mount is not None:
+                checked(LIBC.mount(bytes(folder), bytes(mount), None, MS_BIND, None))
+            yield
+        finally:
+            checked(LIBC.unshare(CLONE_FS))  # threads that were started meanwhile share it
+            checked(LIBC.setns(before.fileno(), CLONE_NEWNS))
+            os.chdir(here)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _may_have_namespaces():
+    try:
+        with own_namespace():
+            pass
+    except OSError as error:
+        pytest.skip(f"no mount namespaces for this user: {error}")
+
+
+def write_run(folder: Path, shards: dict[int, list[np.ndarray]]) -> None:
+    """A native run: of each rank its tensors, LAYERS outputs a step."""
+    for rank, tensors in shards.items():
+        place = folder / f"rank{rank}"
+        place.mkdir(parents=True)
+        lines = []
+        for number, tensor in enumerate(tensors):
+            step, layer = divmod(number, LAYERS)
+            file = place / f"step-{step:06}.safetensors"
+            with file.open("ab") as out:
+                if out.tell() == 0:
+                    out.write(bytes(64))
+                offset = out.tell()
+                out.write(tensor.tobytes())
+            line = {"n": number, "step": step, "node": f"layers.{layer}", "type": "Linear", "order": layer}
+            line |= {"role": "output", "slot": "", "dtype": "float32", "shape": list(tensor.shape)}
+            line |= {"file": file.name, "offset": offset, "bytes": tensor.nbytes}
+            lines.append(json.dumps(line))
+        (place / "records.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "manifest.json").write_text(json.dumps({"format": "assay-run", "version": 1, "complete": True}))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """golden and mine, wrong in layer 1 of rank 2; one and halves: a tensor of one rank, of two."""
+    folder = tmp_path_factory.mktemp("whole")
+    draw = np.random.default_rng(7)
+    golden = {rank: [draw.standard_normal((8, 16), np.float32) for _ in range(STEPS * LAYERS)] for rank in range(RANKS)}
+    mine = {rank: [tensor.copy() for tensor in tensors] for rank, tensors in golden.items()}
+    mine[2][1] *= 1.5
+    write_run(folder / "golden", golden)
+    write_run(folder / "mine", mine)
+    write_run(folder / "one", {0: golden[0]})
+    halves = {half: [np.ascontiguousarray(t[:, half * 8 :][:, :8]) for t in golden[0]] for half in (0, 1)}
+    write_run(folder / "halves", halves)
+    return folder
+
+
+class Hosts:
+    """A cluster of a node a folder. At `data` each sees its own; the command sees nothing there."""
+
+    def __init__(self, place: Path, data: Path, count: int, command: str = "") -> None:
+        self.data = data
+        self.roots = [place / f"host{number}" for number in range(count)]
+        for folder in (data, *self.roots):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.cluster = Cluster()
+        before = os.environ.get("ASSAY_BINARY")
+        os.environ["ASSAY_BINARY"] = command or binary()
+        try:
+            self.nodes = []
+            for root in self.roots:
+                with own_namespace(root, data):
+                    self.nodes.append(self.cluster.add_node(**NODE))
+        finally:
+            del os.environ["ASSAY_BINARY"]
+            if before is not None:
+                os.environ["ASSAY_BINARY"] = before
+
+    def give(self, number: int, whole: Path, *names: str) -> None:
+        """Copies what is named of the whole, "golden/rank0", to a host."""
+        for name in names:
+            target = self.roots[number] / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (whole / name).is_dir():
+                shutil.copytree(whole / name, target)
+            else:
+                shutil.copy2(whole / name, target)
+
+    def words(self, command: str, *words: object) -> list[str]:
+        return [binary(), command, *map(str, words), f"--ray={self.cluster.address}"]
+
+    def run(self, command: str, *words: object, **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.words(command, *words), capture_output=True, text=True, timeout=180, **options)
+
+    def close(self) -> None:
+        self.cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def hosts(whole: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Ranks 0 and 1 on the first host, 2 and 3 on the second; "one" on the first, of "halves" one each."""
+    place = tmp_path_factory.mktemp("hosts")
+    made = Hosts(place, place / "data", 2)
+    for run in ("golden", "mine"):
+        made.give(0, whole, f"{run}/manifest.json", f"{run}/rank0", f"{run}/rank1")
+        made.give(1, whole, f"{run}/manifest.json", f"{run}/rank2", f"{run}/rank3")
+    made.give(0, whole, "one", "halves/manifest.json", "halves/rank0")
+    made.give(1, whole, "halves/manifest.json", "halves/rank1")
+    yield made
+    made.close()
+
+
+def alone(whole: Path, data: Path, command: str, *words: object) -> subprocess.CompletedProcess[str]:
+    """The command on all of it, at the path where the hosts have their parts."""
+    with own_namespace(whole, data):
+        return subprocess.run(
+            [binary(), command, *map(str, words), "--jobs", "1"], capture_output=True, text=True, timeout=120
+        )
+
+
+def report_of(folder: Path) -> dict[str, bytes]:
+    """The report's files, by their names without the time."""
+    return {re.sub(r"_\d{14}", "", file.name): file.read_bytes() for file in folder.iterdir()}
+
+
+def said(result: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in result.stdout.splitlines() if not line.startswith("report:")]
+
+
+@pytest.mark.parametrize(("golden", "mine"), [("golden", "mine"), ("one", "halves")])
+def test_hosts_with_ranks_of_their_own_give_the_report_of_all(whole, hosts, tmp_path, golden, mine):
+    words = [hosts.data / golden, hosts.data / mine, "-cl", "api", "--jsonl"]
+    here = alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
+    there = hosts.run("compare", *words, "-o", tmp_path / "there")
+    assert there.stderr == here.stderr
+    assert (said(there), there.returncode) == (said(here), here.returncode)
+    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    rows = [json.loads(line) for line in report_of(tmp_path / "here")["msit_cmp_report.jsonl"].splitlines()]
+    assert len(rows) >= STEPS * LAYERS
+    assert not any(row["cmp_fail_reason"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("show", ["golden"]),
+        ("show", ["mine", "layers.1", "--stats", "--rank", "2"]),
+        ("show", ["golden", "layers.2", "--values", "--step", "1"]),
+        ("locate", ["golden", "mine"]),
+        ("locate", ["golden", "golden", "--json"]),
+    ],
+)
+def test_what_is_printed_is_that_of_all(whole, hosts, command, words):
+    words = [hosts.data / word if word in ("golden", "mine") else word for word in words]
+    with own_namespace(whole, hosts.data):
+        here = subprocess.run([binary(), command, *map(str, words)], capture_output=True, text=True, timeout=120)
+    there = hosts.run(command, *words)
+    assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
+    assert here.stdout
+
+
+def rows_of(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in report_of(folder)["msit_cmp_report.jsonl"].splitlines()]
+
+
+@pytest.fixture
+def fresh(tmp_path: Path):
+    """Makes a cluster of a test of its own."""
+    made: list[Hosts] = []
+
+    def make(count: int, command: str = "") -> Hosts:
+        made.append(Hosts(tmp_path / "hosts", tmp_path / "hosts" / "data", count, command))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_golden_on_one_host_and_mine_on_another(whole, fresh, tmp_path):
+    hosts = fresh(2)
+    hosts.give(0, whole, "golden")
+    hosts.give(1, whole, "mine")
+    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl"]
+    here = alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
+    there = hosts.run("compare", *words, "-o", tmp_path / "there")
+    assert (said(there), there.stderr) == (said(here), here.stderr)
+    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+
+
+def test_a_file_that_is_another_one_on_each_host_is_said(whole, fresh):
+    hosts = fresh(2)
+    hosts.give(0, whole, "golden", "mine")
+    hosts.give(1, whole, "golden")
+    file = hosts.roots[1] / "golden" / "rank0" / "records.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"Linear", b"Conv2d"))
+    there = hosts.run("compare", hosts.data / "golden", hosts.data / "mine")
+    assert there.returncode == 2
+    assert f"{hosts.data}/golden/rank0/records.jsonl: " in there.stderr
+    assert there.stderr.endswith(" have another file each; a file of a run is the same on all hosts\n")
+    assert len(there.stderr.splitlines()) == 1
+
+
+def test_equal_files_of_other_times_are_one(whole, fresh, tmp_path):
+    hosts = fresh(2)
+    for number in (0, 1):
+        hosts.give(number, whole, "golden", "mine")
+    for file in (hosts.roots[1] / "golden").rglob("*.*"):
+        os.utime(file, ns=(1, 1))
+    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl"]
+    alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
+    there = hosts.run("compare", *words, "-o", tmp_path / "there")
+    assert there.stderr == ""
+    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+
+
+CAPTURE = """
+import sys, torch, assay
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+with assay.capture(model, sys.argv[1]) as handle:
+    model(torch.arange(8.0).reshape(1, 8) * float(sys.argv[2]))
+"""
+
+
+def capture(folder: Path, rank: int, run_id: str = "0123456789abcdef" * 2) -> None:
+    """A rank of a job of two, as it is left on the rank's host."""
+    pytest.importorskip("torch")
+    variables = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "ASSAY_RUN_ID": run_id}
+    command = [sys.executable, "-c", CAPTURE, str(folder), str(rank + 1)]
+    subprocess.run(command, env=variables, check=True, timeout=120)
+
+
+def test_manifests_of_the_hosts_are_joined(fresh, tmp_path):
+    hosts = fresh(2)
+    parts = [root / "job" for root in hosts.roots]
+    for rank, part in enumerate(parts):
+        capture(part, rank)
+    (tmp_path / "whole").mkdir()
+    joined = [binary(), "join", str(tmp_path / "whole" / "job"), *map(str, parts)]
+    subprocess.run(joined, check=True, capture_output=True)
+    for command, count in (("show", 1), ("locate", 2)):
+        runs = [hosts.data / "job"] * count
+        with own_namespace(tmp_path / "whole", hosts.data):
+            here = subprocess.run([binary(), command, *map(str, runs)], capture_output=True, text=True)
+        there = hosts.run(command, *runs)
+        assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
+        assert here.returncode == 0
+    words = [*runs, "-cl", "api", "--jsonl"]
+    alone(tmp_path / "whole", hosts.data, "compare", *words, "-o", tmp_path / "here")
+    hosts.run("compare", *words, "-o", tmp_path / "there")
+    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    assert {row["rank"] for row in rows_of(tmp_path / "here")} == {0, 1}
+
+
+def test_manifests_of_other_runs_are_not(fresh):
+    hosts = fresh(2)
+    for rank, root in enumerate(hosts.roots):
+        capture(root / "job", rank, run_id=f"{rank}" * 32)
+    there = hosts.run("show", hosts.data / "job")
+    assert there.returncode == 2
+    assert f"the parts of {hosts.data}/job on the hosts are not one run: " in there.stderr
+    assert "is of another run than" in there.stderr
+    assert len(there.stderr.splitlines()) == 1
+
+
+def slow_part(folder: Path) -> str:
+    """A command of the nodes whose parts say that they have begun, and take a second."""
+    path = folder / "slow-assay"
+    path.write_text(
+        f"#!{sys.executable}\nimport os, sys, time\n"
+        f"if sys.argv[1] == 'part':\n    open(f'{folder}/begun-{{os.getpid()}}', 'w').close()\n    time.sleep(1)\n"
+        f"os.execv({binary()!r}, ['assay', *sys.argv[1:]])\n"
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_a_host_that_is_lost(whole, fresh, tmp_path, has_copy):
+    # Of ranks 0 and 1, which the lost host has, another one has a copy, or has not.
+    hosts = fresh(3, slow_part(tmp_path))
+    for run in ("golden", "mine"):
+        hosts.give(0, whole, f"{run}/manifest.json", f"{run}/rank2", f"{run}/rank3")
+        for number in (1, 2)[: 2 if has_copy else 1]:
+            hosts.give(number, whole, f"{run}/manifest.json", f"{run}/rank0", f"{run}/rank1")
+    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl"]
+    alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
+    command = subprocess.Popen(
+        hosts.words("compare", *words, "-o", tmp_path / "there"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob("begun-*"))) < (3 if has_copy else 2) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    hosts.cluster.remove_node(hosts.nodes[1], allow_graceful=False)
+    _, errors = command.communicate(timeout=200)
+    assert "Traceback" not in errors
+    rows, healthy = rows_of(tmp_path / "there"), rows_of(tmp_path / "here")
+    assert len(rows) == len(healthy) == RANKS * STEPS * LAYERS
+    if has_copy:
+        assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+        return
+    lost = [row for row in rows if row["cmp_fail_reason"]]
+    assert lost
+    assert {row["rank"] for row in lost} <= {0, 1}
+    assert all(re.search(r"the node that has .* is lost", row["cmp_fail_reason"]) for row in lost)
+    assert [row for row in rows if row["rank"] in (2, 3)] == [row for row in healthy if row["rank"] in (2, 3)]
+
+
+def test_a_run_that_no_host_has_is_said(hosts):
+    there = hosts.run("compare", hosts.data / "nothing", hosts.data / "mine")
+    assert there.returncode == 2
+    assert f"{hosts.data}/nothing" in there.stderr
+    assert "Traceback" not in there.stderr
