@@ -2,6 +2,7 @@
 #include "base/file_source.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -60,6 +61,16 @@ FileFacts facts_of(const struct stat& info) {
 }
 
 }  // namespace
+
+Result<std::string> FileSource::head(const std::string& path, uint64_t size_bytes) {
+  ASSAY_TRY(const std::shared_ptr<PartialFile> file, open(path));
+  std::string bytes(std::min(size_bytes, file->size_bytes()), '\0');
+  ASSAY_TRY(const std::shared_ptr<const void> held, file->fetch(0, bytes.size()));
+  const ssize_t count = ::pread(file->descriptor(), bytes.data(), bytes.size(), 0);
+  if (count < 0) return fail(errno_error(errno, "read", path));
+  bytes.resize(static_cast<size_t>(count));
+  return bytes;
+}
 
 void register_file_source(std::string prefix, std::shared_ptr<FileSource> source) {
   SourceRegistry& all = source_registry();

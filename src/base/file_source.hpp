@@ -54,6 +54,8 @@ class FileSource {
   /// In any order, without "." and "..".
   [[nodiscard]] virtual Result<std::vector<ListedFile>> list(const std::string& folder) = 0;
   [[nodiscard]] virtual Result<std::shared_ptr<PartialFile>> open(const std::string& path) = 0;
+  /// The first bytes of a file; fewer where it is shorter.
+  [[nodiscard]] virtual Result<std::string> head(const std::string& path, uint64_t size_bytes);
 };
 
 /// Whether the path begins with a scheme. Absolute local paths are told by their first byte.

@@ -95,6 +95,13 @@ TEST_F(FileSourceTest, PathsThatLookLocalAreElsewhereWhereTheyAreRegistered) {
   EXPECT_EQ(file_source("/run/rank1/a"), nullptr);
 }
 
+TEST_F(FileSourceTest, AHeadIsFetchedAlone) {
+  EXPECT_EQ(*source->head("test://files/a", 10), counting_bytes().substr(0, 10));
+  EXPECT_EQ(source->files["test://files/a"]->fetched_bytes, 10u);
+  EXPECT_EQ(source->head("test://files/a", 1'000'000)->size(), 100'000u);
+  EXPECT_EQ(source->head("test://files/none", 10).error().code, Errc::NotFound);
+}
+
 TEST(NormalPath, IsOfPathsAndUrls) {
   EXPECT_EQ(normal_path("/a/./b/../c/"), "/a/c");
   EXPECT_EQ(normal_path("./a"), "a");

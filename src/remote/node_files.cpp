@@ -55,6 +55,9 @@ class NodeFiles : public FileSource {
     ASSAY_TRY(std::shared_ptr<PartialFile> file, named(files_->open(url_of(path)), path));
     return std::make_shared<NodeFile>(std::move(file), path);
   }
+  Result<std::string> head(const std::string& path, uint64_t size_bytes) override {
+    return named(files_->head(url_of(path), size_bytes), path);
+  }
 
  private:
   [[nodiscard]] std::string url_of(const std::string& path) const {

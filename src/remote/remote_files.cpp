@@ -4,6 +4,9 @@
 // a name in the local file system.
 #include "remote/remote_files.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -11,6 +14,7 @@
 #include <mutex>
 
 #include "base/file_changes.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "remote/block_cache.hpp"
@@ -253,6 +257,29 @@ class RemoteFiles : public FileSource {
     Result<std::shared_ptr<PartialFile>> file = open_in_cache(path);
     if (!file && file.error().path != path) note_failed_reading(without_home(file.error(), home_));
     return file;
+  }
+
+  /// Heads of many files are read where nothing else of them is, so a block of each is too much.
+  Result<std::string> head(const std::string& path, uint64_t size_bytes) override {
+    if (home_.empty()) return FileSource::head(path, size_bytes);
+    ASSAY_TRY(const FileFacts found, facts(path));
+    if (found.kind != Kind::File) return FileSource::head(path, size_bytes);
+    std::string bytes(std::min(size_bytes, found.size_bytes), '\0');
+    const FileDescriptor memory(::memfd_create("assay-head", MFD_CLOEXEC));
+    if (memory.get() < 0) return fail(errno_error(errno, "keep the head of", path));
+    const std::string local =
+        "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory.get());
+    if (Status fetched = transfer_->fetch(
+            {{normal_url(path), found.size_bytes, found.version, local, {{0, bytes.size()}}}});
+        !fetched) {
+      if (fetched.error().code != Errc::Interrupted)
+        note_failed_reading(without_home(fetched.error(), home_));
+      return fail(fetched.error());
+    }
+    const ssize_t count = ::pread(memory.get(), bytes.data(), bytes.size(), 0);
+    if (count < 0) return fail(errno_error(errno, "read", path));
+    bytes.resize(static_cast<size_t>(count));
+    return bytes;
   }
 
  private:

@@ -13,7 +13,6 @@
 #include "base/bytes.hpp"
 #include "base/file_descriptor.hpp"
 #include "base/file_source.hpp"
-#include "base/mapped_file.hpp"
 #include "run/folder.hpp"
 
 namespace assay::run {
@@ -156,10 +155,10 @@ StepFileHead head_of(std::string_view bytes, uint64_t file_bytes) {
 }  // namespace
 
 Result<StepFileHead> read_step_file_head(const std::string& path) {
-  if (is_elsewhere(path)) {
-    ASSAY_TRY(const FileFacts facts, file_facts(path));
-    ASSAY_TRY(const MappedFile head, MappedFile::open_range(path, 0, kHeadBytes));
-    return head_of(as_text(head.bytes()), facts.size_bytes);
+  if (const auto source = file_source(path)) {
+    ASSAY_TRY(const FileFacts facts, source->facts(path));
+    ASSAY_TRY(const std::string head, source->head(path, kHeadBytes));
+    return head_of(head, facts.size_bytes);
   }
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info{};
