@@ -107,6 +107,7 @@ class Driver:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._resume = Path(options.resume) if options.resume else None
+        self._keeps_parts = self._resume is not None
         self._compare = ray.remote(max_retries=0)(on_node.compare_part)
         self._nodes: list[Node] = []
         self._busy: dict[str, int] = {}  # parts in flight, by node
@@ -126,13 +127,16 @@ class Driver:
             [self._options.program, *self._options.command],
             pass_fds=[theirs.fileno()],
             env={**os.environ, "ASSAY_PARTS": str(theirs.fileno())},
-            preexec_fn=os.setpgrp,  # Ctrl-C is for the driver, which has the report written
+            preexec_fn=_in_the_child,
         )
         theirs.close()
         previous = signal.signal(signal.SIGINT, self._stop)
         try:
             self._serve(ours)
-            return child.wait()
+            status = child.wait()
+            if status < 0:
+                raise DriverError(f"assay {self._options.command[0]} was ended by signal {-status}")
+            return status
         except BaseException:
             child.terminate()
             child.wait()
@@ -279,15 +283,25 @@ class Driver:
         return path.read_bytes() if path.is_file() else None
 
     def _keep(self, part: Part, answer: bytes) -> None:
-        if self._resume is None:
+        if self._resume is None or not self._keeps_parts:
             return
+        unfinished: Path | None = None
         try:
             with tempfile.NamedTemporaryFile(dir=self._resume, delete=False) as file:
+                unfinished = Path(file.name)
                 file.write(answer)
-            os.replace(file.name, self._resume / f"{part.digest}.rows")
+            unfinished.replace(self._resume / f"{part.digest}.rows")
         except OSError as error:  # it is only there to be faster
+            if unfinished is not None:
+                unfinished.unlink(missing_ok=True)
             print(f"warning: {self._resume}: parts are not kept any more: {error.strerror}", file=sys.stderr)
-            self._resume = None
+            self._keeps_parts = False
+
+
+def _in_the_child() -> None:
+    """Between fork and exec of the native command."""
+    os.setpgrp()  # Ctrl-C is for the driver, which has the report written
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a limit on files is an error like a full disk, and is said
 
 
 def _only_on(node: str) -> NodeAffinitySchedulingStrategy:
