@@ -23,6 +23,7 @@ from assay.ray import nodes as on_node
 from assay.ray.nodes import Node
 from assay.ray.parts import End, Part, PartSocket
 
+CPUS_OF_A_PART = 1  # a node with fewer, such as a head that only manages, has none
 IN_FLIGHT_PER_CPU = 2  # parts that are sent before the ones in front of them are done
 MOST_TRIES = 4  # of a part whose worker or node is lost
 OVERHEAD_BYTES = 64 << 20  # that comparing a part needs beside the payload
@@ -151,10 +152,10 @@ class Driver:
         self._interrupted = True
 
     def _find_nodes(self) -> list[Node]:
-        """The nodes that are alive, and what each of them has."""
+        """The nodes that can compare parts, and what each of them has."""
         folders = [folder for run in self._options.command[1:] for folder in _folders_in(run)]
         probe = ray.remote(num_cpus=0, max_retries=1)(on_node.look_around)
-        alive = [node for node in ray.nodes() if node["Alive"]]
+        alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= CPUS_OF_A_PART]
         looks = [
             probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
                 folders
@@ -176,7 +177,7 @@ class Driver:
                 Node(node["NodeID"], seen.host, node["NodeManagerAddress"], seen.version, frozenset(seen.folders))
             )
         if not found:
-            raise DriverError("the Ray cluster has no nodes")
+            raise DriverError("no node of the Ray cluster has a CPU for tasks")
         self._check_versions(found)
         host_paths: dict[str, set[str]] = {}
         for text in self._options.map_host:
@@ -232,7 +233,7 @@ class Driver:
             return
         node = min(fitting, key=lambda one: (self._busy.get(one.id, 0), one.id))
         reference = self._compare.options(
-            num_cpus=1,
+            num_cpus=CPUS_OF_A_PART,
             memory=OVERHEAD_BYTES,
             scheduling_strategy=_only_on(node.id),
         ).remote(part.body, 1)
