@@ -25,6 +25,7 @@ from assay.ray.files import DRIVER, FileServer, Reader, Readers, Tree
 from assay.ray.nodes import Node
 from assay.ray.parts import End, Part, PartSocket
 
+CPUS_OF_A_PART = 1  # a node with fewer, such as a head that only manages, has none
 IN_FLIGHT_PER_CPU = 2  # parts that are sent before the ones in front of them are done
 MOST_TRIES = 4  # of a part whose worker or node is lost
 OVERHEAD_BYTES = 64 << 20  # that comparing a part needs beside the payload
@@ -112,6 +113,7 @@ class Driver:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._resume = Path(options.resume) if options.resume else None
+        self._keeps_parts = self._resume is not None
         self._compare = ray.remote(max_retries=0)(on_node.compare_part)
         self._nodes: list[Node] = []
         self._folder = os.getcwd()
@@ -146,13 +148,16 @@ class Driver:
             [self._options.program, *self._options.command],
             pass_fds=[theirs.fileno()],
             env={**os.environ, **environment, "ASSAY_PARTS": str(theirs.fileno())},
-            preexec_fn=os.setpgrp,  # Ctrl-C is for the driver, which has the report written
+            preexec_fn=_in_the_child,
         )
         theirs.close()
         previous = signal.signal(signal.SIGINT, self._stop)
         try:
             self._serve(ours)
-            return child.wait()
+            status = child.wait()
+            if status < 0:
+                raise DriverError(f"assay {self._options.command[0]} was ended by signal {-status}")
+            return status
         except BaseException:
             child.terminate()
             child.wait()
@@ -169,9 +174,9 @@ class Driver:
             self._child.send_signal(signal.SIGINT)
 
     def _find_nodes(self) -> list[Node]:
-        """The nodes that are alive, and the tree of what they have."""
+        """The nodes that can compare parts, and the tree of what they have."""
         probe = ray.remote(num_cpus=0, max_retries=1)(on_node.look_around)
-        alive = [node for node in ray.nodes() if node["Alive"]]
+        alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= CPUS_OF_A_PART]
         looks = [
             probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
                 self._runs
@@ -193,7 +198,7 @@ class Driver:
             found.append(Node(node["NodeID"], seen.host, node["NodeManagerAddress"], seen.version))
             lists[node["NodeID"]] = seen.lists
         if not found:
-            raise DriverError("the Ray cluster has no nodes")
+            raise DriverError("no node of the Ray cluster has a CPU for tasks")
         self._check_versions(found)
         host_paths: dict[str, set[str]] = {}
         for text in self._options.map_host:
@@ -334,7 +339,7 @@ class Driver:
             actors = {one: actor for one, actor in self._readers.actors.items() if one in wanted}
             readers = Readers(few, actors, self._readers.hosts, set(self._readers.lost), node.id)
         reference = self._compare.options(
-            num_cpus=1,
+            num_cpus=CPUS_OF_A_PART,
             memory=OVERHEAD_BYTES,
             scheduling_strategy=_only_on(node.id),
         ).remote(part.body, 1, self._folder, elsewhere, readers)
@@ -389,15 +394,25 @@ class Driver:
         return path.read_bytes() if path.is_file() else None
 
     def _keep(self, part: Part, answer: bytes) -> None:
-        if self._resume is None:
+        if self._resume is None or not self._keeps_parts:
             return
+        unfinished: Path | None = None
         try:
             with tempfile.NamedTemporaryFile(dir=self._resume, delete=False) as file:
+                unfinished = Path(file.name)
                 file.write(answer)
-            os.replace(file.name, self._resume / f"{part.digest}.rows")
+            unfinished.replace(self._resume / f"{part.digest}.rows")
         except OSError as error:  # it is only there to be faster
+            if unfinished is not None:
+                unfinished.unlink(missing_ok=True)
             print(f"warning: {self._resume}: parts are not kept any more: {error.strerror}", file=sys.stderr)
-            self._resume = None
+            self._keeps_parts = False
+
+
+def _in_the_child() -> None:
+    """Between fork and exec of the native command."""
+    os.setpgrp()  # Ctrl-C is for the driver, which has the report written
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a limit on files is an error like a full disk, and is said
 
 
 def _only_on(node: str) -> NodeAffinitySchedulingStrategy:
