@@ -20,6 +20,7 @@
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
+#include "cli/ray.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "compare/algorithms.hpp"
 #include "engines/engines.hpp"
@@ -97,6 +98,7 @@ struct Request {
   bool rerun = false;
   bool ops_list = false;
   bool json = false;
+  RayRequest ray;
 };
 
 Store list_into(std::vector<std::string>& target) {
@@ -493,6 +495,7 @@ Command opcheck_command(const Caller& caller) {
   add_subject_rows(command, *request);
   add_computing_rows(command, *request);
   add_judging_rows(command, *request);
+  if (ours) add_ray_options(command, request->ray, false);
   command.example = caller.program + (ours ? " dump/msit_dump_20250102_030405 -o report"
                                            : " -i msit_dump_20250102_030405/tensors/0_4711/2 -o "
                                              "report");
@@ -500,6 +503,8 @@ Command opcheck_command(const Caller& caller) {
     if (request->ops_list) return print_operators();
     if (caller.name == DumpName::Ait && parsed.given("--csv-path"))
       request->table.style = vendor::ait::opcheck_style();
+    if (has_to_hand_over(request->ray) && !request->input.empty())
+      return hand_over_to_ray(request->ray, "opcheck", parsed.all, {request->input});
     const ToolCall call(caller, request->log_level);
     return caller.is_ours() ? run_ours(call, *request) : run_old(call, *request);
   };

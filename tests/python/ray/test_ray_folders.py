@@ -24,6 +24,9 @@ import pytest
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
+from operator_runs import write_run as write_program  # noqa: E402
+
 RANKS, STEPS, LAYERS = 4, 2, 3
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 CLONE_NEWNS, CLONE_FS = 0x20000, 0x200
@@ -208,6 +211,24 @@ def test_what_is_printed_is_that_of_all(whole, hosts, command, words):
     there = hosts.run(command, *words)
     assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
     assert here.stdout
+
+
+def test_operators_are_checked_where_no_host_has_all(fresh, tmp_path):
+    """A captured program of two ranks, one on each host, its second with a kernel that is wrong."""
+    whole = tmp_path / "whole"
+    write_program(whole / "run")
+    write_program(tmp_path / "second", kernels={"blocks.1.proj": lambda values: values * 1.5})
+    shutil.move(tmp_path / "second" / "rank0", whole / "run" / "rank1")
+    hosts = fresh(2)
+    hosts.give(0, whole, "run/manifest.json", "run/rank0")
+    hosts.give(1, whole, "run/manifest.json", "run/rank1")
+    words = [hosts.data / "run", "--format", "csv"]
+    here = alone(whole, hosts.data, "opcheck", *words, "-o", tmp_path / "here")
+    there = hosts.run("opcheck", *words, "-o", tmp_path / "there")
+    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
+    tables = [[file.read_bytes() for file in (tmp_path / name).iterdir()] for name in ("here", "there")]
+    assert tables[0] == tables[1] and len(tables[0]) == 1
+    assert here.returncode == 1, here.stdout
 
 
 def rows_of(folder: Path) -> list[dict[str, object]]:
