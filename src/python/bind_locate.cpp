@@ -41,9 +41,9 @@ nb::dict output_dict(const locate::Program& program, const locate::OwnError& err
   nb::dict row;
   if (error.op < program.operators.size()) {
     const locate::Operator& one = program.operators[error.op];
-    row["operator"] = one.name;
-    row["node"] = one.node;
-    row["module"] = one.module;
+    row["operator"] = to_str(one.name.str());
+    row["node"] = to_str(one.node.str());
+    row["module"] = to_str(one.module.str());
     row["rank"] = one.rank;
     row["step"] = one.step;
   }
@@ -177,10 +177,10 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
   for (const locate::WalkStep& step : all->walk.steps) {
     const locate::ModuleCall& call = all->mine_program.calls[step.call];
     nb::dict row;
-    row["module"] = call.module;
+    row["module"] = to_str(call.module.str());
     row["step"] = call.step;
     row["input"] = step.input;
-    row["slot"] = (step.input ? call.inputs : call.outputs)[step.use].slot;
+    row["slot"] = to_str((step.input ? call.inputs : call.outputs)[step.use].slot.str());
     row["r"] = step.r;
     row["r_element"] = step.r_element;
     row["r_column"] = step.r_column;

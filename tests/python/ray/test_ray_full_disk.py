@@ -102,7 +102,7 @@ def test_a_comparison_goes_on_when_its_parts_cannot_be_kept(runs, nodes, tmp_pat
 
 
 def test_that_parts_cannot_be_kept_is_said_once(tmp_path, capsys):
-    options = argparse.Namespace(resume=str(tmp_path))
+    options = argparse.Namespace(run=[], resume=str(tmp_path))
     driver = Driver(options)
     first, second, third = (Part(number, 1, False, (), bytes([number])) for number in range(3))
     driver._keep(first, b"rows" * 100)
