@@ -103,11 +103,10 @@ Job job_of(const run::Run& run, const std::set<int>& ranks) {
   return job;
 }
 
-/// The numbers of two sides that belong together: equal ones, or one with each.
+/// The stages of two sides that belong together: equal ones, or the only one with each.
 std::vector<std::pair<int64_t, int64_t>> together(int64_t golden, int64_t mine) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
-  const bool each = golden == 1 || mine == 1;
-  for (int64_t i = 0; i < (each ? std::max(golden, mine) : std::min(golden, mine)); ++i)
+  for (int64_t i = 0; i < std::max(golden, mine); ++i)
     pairs.emplace_back(golden == 1 ? 0 : i, mine == 1 ? 0 : i);
   return pairs;
 }

@@ -13,26 +13,34 @@ from assay_command import read_csv, run, the_report
 RANKS, LAYERS = 16, 3
 
 
-def write_job(folder: Path, wrong: set[int]) -> Path:
-    """A native run of RANKS ranks without groups in its manifest; layer 1 of `wrong` ranks is 30 % too large."""
-    for rank in range(RANKS):
-        draw = np.random.default_rng(rank)
+def write_ranks(folder: Path, ranks: list[dict[str, np.ndarray]]) -> Path:
+    """A native run: of each rank the inputs and outputs of its nodes, in their order."""
+    for rank, nodes in enumerate(ranks):
         place = folder / f"rank{rank}"
         place.mkdir(parents=True)
         payload, lines = bytearray(64), []
-        for layer in range(LAYERS):
-            tensor = draw.standard_normal((4, 16)).astype(np.float32)
-            if rank in wrong and layer == 1:
-                tensor *= np.float32(1.3)
-            line = {"n": layer, "step": 0, "node": f"layers.{layer}", "type": "Linear", "order": layer}
-            line |= {"role": "output", "slot": "", "dtype": "float32", "shape": [4, 16]}
-            line |= {"file": "step-000000.safetensors", "offset": len(payload), "bytes": tensor.nbytes}
+        for order, (name, tensor) in enumerate(nodes.items()):
+            node, role = name.rsplit(" ", 1)
+            line = {"n": order, "step": 0, "node": node, "type": "Linear", "order": order, "role": role, "slot": ""}
+            line |= {"dtype": str(tensor.dtype), "shape": list(tensor.shape), "bytes": tensor.nbytes}
+            lines.append(json.dumps({**line, "file": "step-000000.safetensors", "offset": len(payload)}))
             payload += tensor.tobytes()
-            lines.append(json.dumps(line))
         (place / "step-000000.safetensors").write_bytes(payload)
         (place / "records.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "manifest.json").write_text(json.dumps({"format": "assay-run", "version": 1, "complete": True}))
     return folder
+
+
+def write_job(folder: Path, wrong: set[int]) -> Path:
+    """A native run of RANKS ranks without groups in its manifest; layer 1 of `wrong` ranks is 30 % too large."""
+    ranks = []
+    for rank in range(RANKS):
+        draw = np.random.default_rng(rank)
+        nodes = {f"layers.{layer} output": draw.standard_normal((4, 16)).astype(np.float32) for layer in range(LAYERS)}
+        if rank in wrong:
+            nodes["layers.1 output"] *= np.float32(1.3)
+        ranks.append(nodes)
+    return write_ranks(folder, ranks)
 
 
 @pytest.fixture(scope="module")
@@ -74,24 +82,6 @@ def test_groups_that_are_none_of_the_job_are_refused(jobs, tmp_path, sizes, said
 
 
 # ---- stages of a pipeline, replicas ----
-
-
-def write_ranks(folder: Path, ranks: list[dict[str, np.ndarray]]) -> Path:
-    """A native run: of each rank the inputs and outputs of its nodes, in their order."""
-    for rank, nodes in enumerate(ranks):
-        place = folder / f"rank{rank}"
-        place.mkdir(parents=True)
-        payload, lines = bytearray(64), []
-        for order, (name, tensor) in enumerate(nodes.items()):
-            node, role = name.rsplit(" ", 1)
-            line = {"n": order, "step": 0, "node": node, "type": "Linear", "order": order, "role": role, "slot": ""}
-            line |= {"dtype": str(tensor.dtype), "shape": list(tensor.shape), "bytes": tensor.nbytes}
-            lines.append(json.dumps({**line, "file": "step-000000.safetensors", "offset": len(payload)}))
-            payload += tensor.tobytes()
-        (place / "step-000000.safetensors").write_bytes(payload)
-        (place / "records.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "manifest.json").write_text(json.dumps({"format": "assay-run", "version": 1, "complete": True}))
-    return folder
 
 
 def model(prompt: int) -> dict[str, np.ndarray]:

@@ -23,20 +23,15 @@ import pytest
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
+from test_ray_compare import LAYERS, NODE, STEPS, binary, write_run  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
 from operator_runs import write_run as write_program  # noqa: E402
 
-RANKS, STEPS, LAYERS = 4, 2, 3
-NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+RANKS = 4
 CLONE_NEWNS, CLONE_FS = 0x20000, 0x200
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def binary() -> str:
-    """The command under test."""
-    return os.environ.get("ASSAY_BINARY") or str(Path(sys.executable).with_name("assay"))
 
 
 def checked(result: int) -> None:
@@ -69,28 +64,6 @@ def _may_have_namespaces():
             pass
     except OSError as error:
         pytest.skip(f"no mount namespaces for this user: {error}")
-
-
-def write_run(folder: Path, shards: dict[int, list[np.ndarray]]) -> None:
-    """A native run: of each rank its tensors, LAYERS outputs a step."""
-    for rank, tensors in shards.items():
-        place = folder / f"rank{rank}"
-        place.mkdir(parents=True)
-        lines = []
-        for number, tensor in enumerate(tensors):
-            step, layer = divmod(number, LAYERS)
-            file = place / f"step-{step:06}.safetensors"
-            with file.open("ab") as out:
-                if out.tell() == 0:
-                    out.write(bytes(64))
-                offset = out.tell()
-                out.write(tensor.tobytes())
-            line = {"n": number, "step": step, "node": f"layers.{layer}", "type": "Linear", "order": layer}
-            line |= {"role": "output", "slot": "", "dtype": "float32", "shape": list(tensor.shape)}
-            line |= {"file": file.name, "offset": offset, "bytes": tensor.nbytes}
-            lines.append(json.dumps(line))
-        (place / "records.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "manifest.json").write_text(json.dumps({"format": "assay-run", "version": 1, "complete": True}))
 
 
 @pytest.fixture(scope="module")
