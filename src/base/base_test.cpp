@@ -260,6 +260,15 @@ TEST(MakeDirectories, CreatesParentsAndAcceptsExistingOnes) {
   EXPECT_EQ(make_directories(folder + "/f").error().code, Errc::Usage);
 }
 
+TEST(JobCount, IsTheProcessDefaultUnlessOneIsAskedFor) {
+  const unsigned cores = resolve_job_count(0);
+  set_default_job_count(3);
+  EXPECT_EQ(resolve_job_count(0), 3U);
+  EXPECT_EQ(resolve_job_count(5), 5U);
+  set_default_job_count(0);
+  EXPECT_EQ(resolve_job_count(0), cores);
+}
+
 TEST(ParallelFor, VisitsEveryIndexOnceForAnyNumberOfThreads) {
   for (const unsigned jobs : {1u, 2u, 7u}) {
     std::vector<std::atomic<int>> visits(1000);

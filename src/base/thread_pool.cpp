@@ -13,6 +13,8 @@
 namespace assay {
 namespace {
 
+std::atomic<int> default_job_count = 0;
+
 thread_local bool inside_parallel_for = false;
 
 /// What an InterruptScope, or the parallel_for that started this thread, says.
@@ -48,7 +50,10 @@ void throw_if_interrupted() {
   if (may_throw && is_interrupted()) throw Interrupted();
 }
 
+void set_default_job_count(int jobs) { default_job_count.store(jobs, std::memory_order_relaxed); }
+
 unsigned resolve_job_count(int jobs) {
+  if (jobs <= 0) jobs = default_job_count.load(std::memory_order_relaxed);
   if (jobs > 0) return static_cast<unsigned>(jobs);
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

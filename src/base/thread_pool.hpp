@@ -8,8 +8,10 @@
 
 namespace assay {
 
-/// jobs <= 0 means one per core this process may use.
+/// jobs <= 0 means the process' default: one per core it may use, unless it was told.
 [[nodiscard]] unsigned resolve_job_count(int jobs);
+/// The default from here on; <= 0: one per core.
+void set_default_job_count(int jobs);
 
 /// Calls body(i) once for every i in [0, count) on up to `jobs` threads, the caller's included;
 /// returns when all are done. Indices are handed out in order. body must not throw. Nested calls

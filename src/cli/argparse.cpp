@@ -8,9 +8,11 @@
 
 #include "base/suggest.hpp"
 #include "base/text.hpp"
+#include "base/thread_pool.hpp"
 #include "cli/answer.hpp"
 #include "cli/command.hpp"
 #include "cli/list_text.hpp"
+#include "cli/ranges.hpp"
 
 namespace assay::cli {
 namespace {
@@ -363,6 +365,15 @@ Store added_to(Words& target) {
 Command::Command(Caller called_as, std::string sentence)
     : caller(std::move(called_as)), description(std::move(sentence)) {
   add("--help, -h", "show this help message and exit", [](const Words&) { return Status(); });
+}
+
+void add_jobs(Command& command, int& jobs, std::string_view help) {
+  command.add("--jobs, -j N", help, Store([&jobs](const Words& values) -> Status {
+                ASSAY_TRY_STATUS(into(jobs)(values));
+                set_default_job_count(jobs);
+                return {};
+              }),
+              whole_number(0, kMaxJobs));
 }
 
 void add_log_level(Command& command, std::string& level) {

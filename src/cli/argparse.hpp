@@ -182,6 +182,8 @@ struct Command {
   std::string_view group_ = "options";
 };
 
+/// --jobs: at most so many threads in the whole command, 0: one a core.
+void add_jobs(Command& command, int& jobs, std::string_view help = "Threads; default: one a core");
 /// --log-level of commands whose voice is a log under the old names.
 void add_log_level(Command& command, std::string& level);
 

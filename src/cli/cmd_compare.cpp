@@ -450,8 +450,7 @@ void add_output_options(Command& command, CompareRequest& request) {
 
 void add_machine_options(Command& command, CompareRequest& request, LogLevel& log_level) {
   command.in_group("Machine");
-  command.add("--jobs, -j N", "Threads; default: one a core", request.jobs,
-              whole_number(0, kMaxJobs));
+  add_jobs(command, request.jobs);
   command.add("--max-memory BYTES", "File pages kept in memory; default 256MiB",
               parsed_into(request.max_memory, parse_bytes));
   command.add("--log-level, -l {debug,info,warn,warning,error,fatal,critical}",

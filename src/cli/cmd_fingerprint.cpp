@@ -13,7 +13,6 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
-#include "cli/ranges.hpp"
 #include "cli/verdict_options.hpp"
 #include "locate/noise/fingerprint_floors.hpp"
 #include "locate/noise/floors.hpp"
@@ -184,8 +183,7 @@ Command fingerprint_command(const Caller& caller) {
   command.add("--most BYTES", "Write nothing that is larger",
               parsed_into(request->most, parse_bytes));
   command.in_group("Machine");
-  command.add("--jobs, -j N", "Threads; default: one a core", request->jobs,
-              whole_number(0, kMaxJobs));
+  add_jobs(command, request->jobs);
   command.example =
       "assay dump --level operator -o golden -- python run.py\n"
       "  assay fingerprint golden -o golden.json.gz\n"

@@ -12,7 +12,6 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/pair_options.hpp"
-#include "cli/ranges.hpp"
 #include "cli/ray.hpp"
 #include "cli/verdict_options.hpp"
 #include "locate/verdict/sentence.hpp"
@@ -129,8 +128,7 @@ Command locate_command(const Caller& caller) {
               request->judge.html);
   command.add("--exit-zero", "Exit status 0 whatever is found", request->exit_zero);
   command.in_group("Machine");
-  command.add("--jobs, -j N", "Threads; default: one a core", request->judge.verdict.jobs,
-              whole_number(0, kMaxJobs));
+  add_jobs(command, request->judge.verdict.jobs);
   command.add("--max-memory BYTES", "Of working tensors; default 2GiB",
               parsed_into(request->judge.verdict.max_memory, parse_bytes));
   add_ray_options(command, request->ray, false);

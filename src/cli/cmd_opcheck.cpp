@@ -439,10 +439,13 @@ void add_computing_rows(Command& command, Request& request) {
       chosen(request.check.precision_mode, {{"keep_origin_dtype", PrecisionMode::KeepOrigin},
                                             {"force_fp16", PrecisionMode::ForceFp16},
                                             {"force_fp32", PrecisionMode::ForceFp32}}));
-  command.add("--jobs, -j N",
-              ours ? "Threads, default one per core. Results do not depend on it."
-                   : "Threads, 1 to 8, default 1. Results do not depend on it.",
-              request.check.jobs, ours ? whole_number(0, kMaxJobs) : Check(old_jobs_problem));
+  if (ours) {
+    add_jobs(command, request.check.jobs,
+             "Threads, default one per core. Results do not depend on it.");
+  } else {
+    command.add("--jobs, -j N", "Threads, 1 to 8, default 1. Results do not depend on it.",
+                request.check.jobs, old_jobs_problem);
+  }
   command.add("--optimization-identify, -opt",
               "Switch attention's optimisations off one by one; only together with -rerun.",
               request.table.optimization);

@@ -10,7 +10,6 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/part_pipe.hpp"
-#include "cli/ranges.hpp"
 #include "compare/algorithms.hpp"
 #include "vendor/compat.hpp"
 
@@ -57,8 +56,7 @@ int run_part_command(compare::CompareOptions options) {
 Command part_command(const Caller& caller) {
   Command command(caller, "Compares the part of a comparison on standard input");
   const auto options = std::make_shared<compare::CompareOptions>();
-  command.add("--jobs, -j N", "Threads; default: one a core", options->jobs,
-              whole_number(0, kMaxJobs));
+  add_jobs(command, options->jobs);
   command.add("--max-memory BYTES", "File pages kept in memory; default 256MiB",
               parsed_into(options->max_memory, parse_bytes));
   command.example = "assay part < pairs > rows";

@@ -8,7 +8,6 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/progress_bar.hpp"
-#include "cli/ranges.hpp"
 #include "locate/verdict/next_command.hpp"
 #include "run/run.hpp"
 #include "run/verify.hpp"
@@ -113,8 +112,7 @@ Command verify_command(const Caller& caller) {
   command.in_group("Output");
   command.add("--json", "One JSON object for programs", request->json);
   command.in_group("Machine");
-  command.add("--jobs, -j N", "Threads; default: one a core", request->jobs,
-              whole_number(0, kMaxJobs));
+  add_jobs(command, request->jobs);
   command.example = "assay verify golden";
   command.epilogue =
       "Exit status: 0 whole, 1 damaged, 125 whole as far as it goes (the capture did not finish), "

@@ -11,7 +11,6 @@
 #include "cli/gate/gate_report.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/pair_options.hpp"
-#include "cli/ranges.hpp"
 
 namespace assay::cli {
 namespace {
@@ -86,8 +85,7 @@ void add_gate_rows(Command& command, GateOptions& options) {
   command.add("--html FILE", "One page to open in a browser, without a network",
               request.judge.html);
   command.in_group("Machine");
-  command.add("--jobs, -j N", "Threads of the verdict; default: one a core",
-              request.judge.verdict.jobs, whole_number(0, kMaxJobs));
+  add_jobs(command, request.judge.verdict.jobs, "Threads of the verdict; default: one a core");
   command.add("--max-memory BYTES", "Of working tensors; default 2GiB",
               parsed_into(request.judge.verdict.max_memory, parse_bytes));
 }
