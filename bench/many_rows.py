@@ -4,8 +4,8 @@
     python -m bench.many_rows FOLDER [ROWS]
 
 FOLDER/golden and FOLDER/mine have the inputs and outputs of every module of a decoder of 80 layers, fp32 [1, 1, 64],
-over as many steps as ROWS (200 000) need. Mine differs by noise that grows with depth, and by a gain of 3 % behind a
-norm in the middle. Layout: docs/formats/native.md.
+with their statistics as a capture has them, over as many steps as ROWS (200 000) need. Mine differs by noise that
+grows with depth, and by a gain of 3 % behind a norm in the middle. Layout: docs/formats/native.md.
 """
 
 from __future__ import annotations
@@ -91,6 +91,14 @@ def values_of(golden: bool, step: int, nodes: list[str]) -> numpy.ndarray:
     return values * (1 + depth * noise) * gain
 
 
+def statistics_of(payload: numpy.ndarray) -> list[dict[str, float]]:
+    """Statistics of each row, as lines of records have them."""
+    wide = payload.astype(numpy.float64)
+    columns = [payload.min(1), payload.max(1), wide.mean(1), numpy.sqrt((wide * wide).sum(1))]
+    rows = numpy.stack([column.astype(numpy.float64) for column in columns], 1).tolist()
+    return [dict(zip(("count", "min", "max", "mean", "l2"), (payload.shape[1], *row))) for row in rows]
+
+
 def write_run(folder: Path, golden: bool, rows: int) -> None:
     """One side."""
     tensors = list(tensors_of_step())
@@ -104,11 +112,14 @@ def write_run(folder: Path, golden: bool, rows: int) -> None:
             file = f"step-{step:06}.safetensors"
             first = step * len(tensors)
             keys = [f"{first + i}:{node}.{role}.{slot}" for i, (node, _, role, slot) in enumerate(tensors)]
-            start = write_step_file(rank / file, keys, values_of(golden, step, names))
+            payload = values_of(golden, step, names)
+            statistics = statistics_of(payload)
+            start = write_step_file(rank / file, keys, payload)
             for i, (node, kind, role, slot) in enumerate(tensors):
                 line = {"n": first + i, "step": step, "node": node, "type": kind, "order": i, "role": role}
                 line |= {"slot": slot, "dtype": "float32", "shape": [1, 1, WIDTH], "file": file}
                 line |= {"offset": start + i * WIDTH * 4, "bytes": WIDTH * 4}
+                line["stats"] = statistics[i]
                 lines.write(json.dumps(line, separators=(",", ":")) + "\n")
     manifest = {"format": "assay-run", "version": 1, "tool": "assay bench", "complete": True}
     manifest["config"] = {"level": "module", "data": "full"}

@@ -46,6 +46,10 @@ class ByteWriter {
     put(value.has_value());
     if (value) put(*value);
   }
+  template <typename T>
+  void put(const RareVector<T>& values) {
+    put(values.values());
+  }
   template <typename T, size_t N>
   void put(const std::array<T, N>& values) {
     for (const T& value : values) put(value);
@@ -122,6 +126,12 @@ class ArchiveReader {
     get(is_there);
     value.reset();
     if (is_there && is_good_) get(value.emplace());
+  }
+  template <typename T>
+  void get(RareVector<T>& values) {
+    std::vector<T> plain;
+    get(plain);
+    values = std::move(plain);
   }
   template <typename T, size_t N>
   void get(std::array<T, N>& values) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,12 +22,14 @@ class InternTable {
  public:
   using Handle = uint32_t;
 
-  InternTable() {
-    for (Shard& shard : shards_) shard.known.reserve(64);
-  }
+  InternTable() = default;
   ~InternTable() {
     for (Shard& shard : shards_) {
-      for (auto& chunk : shard.chunks) delete[] chunk.load(std::memory_order_relaxed);
+      for (uint32_t i = 0; i < shard.count; ++i) std::destroy_at(&shard.at(i));
+      for (uint32_t i = 0; i < kChunks; ++i) {
+        T* const chunk = shard.chunks[i].load(std::memory_order_relaxed);
+        if (chunk != nullptr) std::allocator<T>().deallocate(chunk, chunk_size(i));
+      }
     }
   }
   InternTable(const InternTable&) = delete;
@@ -45,12 +48,14 @@ class InternTable {
     if (const auto found = shard.known.find(key); found != shard.known.end())
       return number + kShards * (found->index + 1);
     const uint32_t index = shard.count;
-    if (index / kChunk == kChunks) throw std::length_error("too many distinct texts");
-    std::atomic<T*>& chunk = shard.chunks[index / kChunk];
-    if (index % kChunk == 0) chunk.store(new T[kChunk], std::memory_order_release);
-    T& value = chunk.load(std::memory_order_relaxed)[index % kChunk];
-    value = T(key);
-    shard.known.insert({&value, index});
+    if (index == kMost) throw std::length_error("too many distinct texts");
+    const Place place = place_of(index);
+    std::atomic<T*>& chunk = shard.chunks[place.chunk];
+    if (chunk.load(std::memory_order_relaxed) == nullptr)
+      chunk.store(std::allocator<T>().allocate(chunk_size(place.chunk)), std::memory_order_release);
+    T* const value =
+        std::construct_at(chunk.load(std::memory_order_relaxed) + place.offset, T(key));
+    shard.known.insert({value, index});
     ++shard.count;
     return number + kShards * (index + 1);
   }
@@ -58,15 +63,28 @@ class InternTable {
   /// handle   of add(), in this thread or handed over by another one
   [[nodiscard]] const T& at(Handle handle) const {
     if (handle == 0) return empty_;
-    const uint32_t index = handle / kShards - 1;
-    return shards_[handle % kShards].chunks[index / kChunk].load(
-        std::memory_order_acquire)[index % kChunk];
+    return shards_[handle % kShards].at(handle / kShards - 1);
   }
 
  private:
   static constexpr uint32_t kShards = 16;
-  static constexpr uint32_t kChunk = 4096;
-  static constexpr uint32_t kChunks = 4096;
+  // The first chunk holds few, for processes that keep few; each of the others as many as all
+  // before it. Memory that is not constructed yet is not touched.
+  static constexpr uint32_t kFirst = 64;
+  static constexpr uint32_t kChunks = 19;
+  static constexpr uint32_t kMost = kFirst << (kChunks - 1);
+
+  static constexpr uint32_t chunk_size(uint32_t chunk) {
+    return chunk == 0 ? kFirst : kFirst << (chunk - 1);
+  }
+  struct Place {
+    uint32_t chunk;
+    uint32_t offset;
+  };
+  static Place place_of(uint32_t index) {
+    const auto chunk = static_cast<uint32_t>(std::bit_width(index / kFirst));
+    return {chunk, chunk == 0 ? index : index - chunk_size(chunk)};
+  }
 
   struct Entry {
     const T* value;
@@ -97,6 +115,11 @@ class InternTable {
     std::unordered_set<Entry, EntryHash, EntryEqual> known;
     std::array<std::atomic<T*>, kChunks> chunks{};
     uint32_t count = 0;
+
+    [[nodiscard]] T& at(uint32_t index) const {
+      const Place place = place_of(index);
+      return chunks[place.chunk].load(std::memory_order_acquire)[place.offset];
+    }
   };
 
   T empty_{};

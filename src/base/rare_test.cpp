@@ -42,22 +42,39 @@ TEST(RareValue, ReadsAsAnOptionalAndIsCopiedWhole) {
   EXPECT_FALSE(value.has_value());
 }
 
+TEST(RareVector, ReadsAsAVectorAndIsCopiedWhole) {
+  static_assert(sizeof(RareVector<double>) == sizeof(void*));
+  RareVector<int> values;
+  EXPECT_TRUE(values.empty());
+  EXPECT_EQ(values.begin(), values.end());
+  values = {4, 5};
+  const RareVector<int> copy = values;
+  values.clear();
+  EXPECT_EQ(values.size(), 0U);
+  EXPECT_EQ(copy.size(), 2U);
+  EXPECT_EQ(copy[1], 5);
+  EXPECT_EQ(copy.values(), (std::vector<int>{4, 5}));
+}
+
 TEST(ByteArchive, TakesRareMembersAlong) {
   ByteWriter writer;
-  writer(RareText("why"), RareText(), RareValue<int64_t>(7), RareValue<int64_t>());
+  writer(RareText("why"), RareText(), RareValue<int64_t>(7), RareValue<int64_t>(),
+         RareVector<int64_t>{1, 2});
   const std::string bytes = writer.take();
   ArchiveReader reader(as_bytes(bytes));
   RareText text = "before", none = "before";
   RareValue<int64_t> value, nothing = 3;
-  reader(text, none, value, nothing);
+  RareVector<int64_t> values;
+  reader(text, none, value, nothing, values);
   EXPECT_TRUE(reader.status() && reader.is_at_end());
   EXPECT_EQ(text, "why");
   EXPECT_TRUE(none.empty());
   EXPECT_EQ(*value, 7);
   EXPECT_FALSE(nothing);
+  EXPECT_EQ(values.values(), (std::vector<int64_t>{1, 2}));
   // One byte short, the last value is not there, and the reader says so.
   ArchiveReader cut(as_bytes(bytes).first(bytes.size() - 1));
-  cut(text, none, value, nothing);
+  cut(text, none, value, nothing, values);
   EXPECT_FALSE(cut.status());
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optional value of eight bytes for members that hardly any object of a type has.
+// An optional value, and values, of eight bytes for members that hardly any object of a type has.
 #pragma once
+#include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace assay {
 
@@ -35,6 +38,31 @@ class RareValue {
 
  private:
   std::unique_ptr<T> held_;
+};
+
+/// Reads as a std::vector<T> of eight bytes; one that is not empty costs an allocation of its own.
+template <typename T>
+class RareVector {
+ public:
+  RareVector() = default;
+  RareVector(std::vector<T> values) {
+    if (!values.empty()) held_ = std::move(values);
+  }
+  RareVector(std::initializer_list<T> values) : RareVector(std::vector<T>(values)) {}
+
+  [[nodiscard]] size_t size() const { return values().size(); }
+  [[nodiscard]] bool empty() const { return values().empty(); }
+  [[nodiscard]] const T& operator[](size_t i) const { return values()[i]; }
+  [[nodiscard]] auto begin() const { return values().begin(); }
+  [[nodiscard]] auto end() const { return values().end(); }
+  void clear() { held_.reset(); }
+  [[nodiscard]] const std::vector<T>& values() const {
+    static const std::vector<T> kNone;
+    return held_ ? *held_ : kNone;
+  }
+
+ private:
+  RareValue<std::vector<T>> held_;  // never holds an empty one
 };
 
 }  // namespace assay

@@ -348,8 +348,8 @@ void add_values_and_histogram(const Shown& item, const ShowOptions& options, boo
     screen->line("problem: " + printable(tensor.error().describe()), 4);
     return;
   }
-  if (item.record.check != nullptr) {
-    const std::string damage = item.record.check->problem(item.record, tensor->view);
+  if (item.record.check) {
+    const std::string damage = item.record.check.problem(item.record, tensor->view);
     if (!damage.empty()) screen->line("damaged: " + printable(damage), 4);
   }
   const int width = screen->layout_width();

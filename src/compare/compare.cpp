@@ -4,8 +4,8 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -298,10 +298,13 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   for (const std::string& finding : mine.findings) out.notes.push_back("mine: " + finding);
 
   struct RowPlace {
-    size_t sheet;
-    size_t row;
+    uint32_t sheet;
+    uint32_t row;
   };
-  std::vector<RowPlace> tasks;
+  std::vector<RowPlace> tasks;  // as many as rows
+  size_t pair_count = 0;
+  for (const PlannedSheet& plan : planned) pair_count += plan.matching.pairs.size();
+  tasks.reserve(pair_count);
   // A pair that several levels look at is compared once, unless a level looks at a part of it.
   std::map<std::pair<size_t, size_t>, RowPlace> first_row;
   std::vector<std::pair<RowPlace, RowPlace>> repeated;  // (done, copy of it)
@@ -310,7 +313,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     append_new(plan.matching.notes, &out.notes);
     for (size_t i = 0; i < plan.matching.pairs.size(); ++i) {
       const pair::RecordPair& pair = plan.matching.pairs[i];
-      const RowPlace place{out.sheets.size(), i};
+      const RowPlace place{static_cast<uint32_t>(out.sheets.size()), static_cast<uint32_t>(i)};
       const bool is_plain = pair.golden_recipe < 0 && pair.mine_recipe < 0;
       if (is_plain && planned.size() > 1) {
         const auto [first, is_new] = first_row.try_emplace({pair.golden, pair.mine}, place);
@@ -339,25 +342,26 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
       asked_for_pictures(golden, mine, options.pictures, tasks.size(), pair_of, &out.notes));
   PairComparer comparer(golden, mine, options, pictures.is_active() ? &pictures : nullptr);
   uint64_t bytes_elsewhere = 0;
-  const auto compare_here = [&](std::span<const size_t> some) {
+  /// task_of   the tasks that are this process' own, by 0, 1 ...
+  const auto compare_here = [&](size_t count, const auto& task_of) {
     return for_each_pair(
-        some.size(), options, [&](size_t i) { return comparer.payload_bytes(pair_of(some[i])); },
+        count, options, [&](size_t i) { return comparer.payload_bytes(pair_of(task_of(i))); },
         [&](size_t i, int threads) {
-          const size_t task = some[i];
+          const size_t task = task_of(i);
           Sheet& sheet = out.sheets[tasks[task].sheet];
           sheet.rows[tasks[task].row] =
               comparer.compare(sheet.matching, pair_of(task), task, threads);
         });
   };
-  std::vector<size_t> here(tasks.size());
-  std::iota(here.begin(), here.end(), size_t{0});
-  if (options.parts != nullptr) {
+  if (options.parts == nullptr) {
+    ASSAY_TRY_STATUS(compare_here(tasks.size(), std::identity()));
+  } else {
     PairsElsewhere elsewhere(golden, mine, options, comparer);
     for (size_t task = 0; task < tasks.size(); ++task) {
       Sheet& sheet = out.sheets[tasks[task].sheet];
       elsewhere.add(tasks[task].sheet, sheet.matching, pair_of(task), &sheet.rows[tasks[task].row]);
     }
-    ASSAY_TRY(here, elsewhere.compare());
+    ASSAY_TRY(const std::vector<size_t> here, elsewhere.compare());
     bytes_elsewhere = elsewhere.compared_bytes();
     out.unfinished_pairs = elsewhere.unfinished();
     for (size_t task = 0; task < tasks.size() && pictures.is_active(); ++task) {
@@ -370,8 +374,8 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
                           pair_of(task));
       });
     }
+    ASSAY_TRY_STATUS(compare_here(here.size(), [&](size_t i) { return here[i]; }));
   }
-  ASSAY_TRY_STATUS(compare_here(here));
   pictures.finish(options.jobs, [&](size_t task, const PictureKeeper::Picture& picture) {
     out.sheets[tasks[task].sheet].rows[tasks[task].row].picture = picture;
   });

@@ -113,7 +113,7 @@ struct Row {
   double sqnr_db = NAN;            // 10 log10(sum g^2 / sum (m - g)^2); weights only
   /// One an algorithm, in the order of CompareOptions; behind them what Conventions::more_values
   /// gave.
-  std::vector<AlgorithmValue> custom;
+  RareVector<AlgorithmValue> custom;
   /// Where and how the tensors differ; null: they do not, or it was not asked for
   /// (CompareOptions::pictures).
   RarePointer<const measure::PairPicture> picture;

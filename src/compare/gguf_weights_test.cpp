@@ -100,7 +100,7 @@ run::TensorRecord stored_at(const std::string& name, const Dims& shape, uint64_t
   run::TensorRecord record = named(name);
   record.shape = shape;
   record.bytes = run::ByteLocation{
-      .file = "f", .offset = 1000, .size_bytes = size_bytes, .member = name, .raw = true};
+      .file = "f", .member = name, .offset = 1000, .size_bytes = size_bytes, .raw = true};
   return record;
 }
 

@@ -188,11 +188,12 @@ void add_notes(const TensorView& golden, const TensorView& mine, Row* row) {
 void run_algorithms(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                     Row* row) {
   if (row->metrics->state != measure::PairState::Compared) return;
+  std::vector<AlgorithmValue> values;
   for (const std::shared_ptr<Algorithm>& algorithm : options.algorithms)
-    row->custom.push_back(algorithm->compute(golden, mine));
+    values.push_back(algorithm->compute(golden, mine));
   if (options.conventions.more_values != nullptr)
-    std::ranges::move(options.conventions.more_values(golden, mine),
-                      std::back_inserter(row->custom));
+    std::ranges::move(options.conventions.more_values(golden, mine), std::back_inserter(values));
+  row->custom = std::move(values);
   for (const AlgorithmValue& value : row->custom) {
     if (!value.message.empty()) add_sentence(value.message, &row->fail_reason);
   }
@@ -333,7 +334,7 @@ class PairComparer::Comparer {
     const TensorRecord& golden = golden_record(golden_, mine_, pair);
     const TensorRecord& mine = mine_.records[pair.mine];
     Row row;
-    row.token_id = pair.token.value_or(mine.step);
+    row.token_id = pair.token == pair::kStepOfMine ? mine.step : pair.token;
     row.rank = mine.rank;
     row.order = mine.order;
     row.label = record_label(mine_, mine);
@@ -536,9 +537,9 @@ class PairComparer::Comparer {
   static void hold_against_record(const Source& source, const Tensor& tensor,
                                   const stats::TensorStats* sums, std::string_view side, Row* row) {
     const TensorRecord& record = source.record;
-    if (source.recipe != nullptr || record.made || record.check == nullptr) return;
-    const std::string problem = sums != nullptr ? record.check->problem(record, *sums)
-                                                : record.check->problem(record, tensor.view);
+    if (source.recipe != nullptr || record.made() != nullptr || !record.check) return;
+    const std::string problem = sums != nullptr ? record.check.problem(record, *sums)
+                                                : record.check.problem(record, tensor.view);
     if (problem.empty()) return;
     add_sentence(std::string(side) + ": damaged: " + problem, &row->fail_reason);
     row->metrics.reset();

@@ -42,15 +42,14 @@ Status for_each_pair(size_t count, const CompareOptions& options,
     const std::lock_guard lock(mutex);
     options.progress(++done, count);
   };
-  std::vector<size_t> small;
+  std::vector<bool> is_large(count);  // there may be millions
   for (size_t i = 0; i < count; ++i) {
-    if (bytes_of(i) > kLargePair) {
-      run_one(i, jobs);
-    } else {
-      small.push_back(i);
-    }
+    is_large[i] = bytes_of(i) > kLargePair;
+    if (is_large[i]) run_one(i, jobs);
   }
-  parallel_for(small.size(), jobs, [&](size_t i) { run_one(small[i], 1); });
+  parallel_for(count, jobs, [&](size_t i) {
+    if (!is_large[i]) run_one(i, 1);
+  });
   if (options.interrupted != nullptr && *options.interrupted)
     return fail(Errc::Interrupted, "interrupted");
   return {};

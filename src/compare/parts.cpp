@@ -256,7 +256,7 @@ void PairsElsewhere::add(size_t sheet, const pair::Matching& matching, const pai
 }
 
 bool PairsElsewhere::can_be_sent(const Task& task) const {
-  const auto is_plain = [](const run::TensorRecord& record) { return !record.made; };
+  const auto is_plain = [](const run::TensorRecord& record) { return record.made() == nullptr; };
   const auto are_plain = [&](int32_t recipe, const run::Run& run) {
     return recipe < 0 || std::ranges::all_of(
                              task.matching->recipes[static_cast<size_t>(recipe)].records,

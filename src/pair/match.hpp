@@ -38,6 +38,9 @@ struct MatchOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
+/// In place of a token id: the step of mine's record.
+inline constexpr int64_t kStepOfMine = INT64_MIN;
+
 /// Indices into the records of the two runs.
 struct RecordPair {
   size_t golden = 0;
@@ -45,8 +48,8 @@ struct RecordPair {
   /// How sure the rule is that the two belong together, (0, 1]; 1 for names and explicit pairs.
   double confidence = 1;
   int64_t data_id = -1;  // given by the user's metadata; -1: counted
-  /// The row's token id, kWarmupToken for a warm-up run of ATB; nothing: the step of mine.
-  std::optional<int64_t> token = {};
+  /// The row's token id, kWarmupToken for a warm-up run of ATB.
+  int64_t token = kStepOfMine;
   /// Indices into Matching::recipes; -1: the record as it stands.
   int32_t golden_recipe = -1;
   int32_t mine_recipe = -1;

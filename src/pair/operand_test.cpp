@@ -368,7 +368,7 @@ TEST(LoadPlain, TakesTheExtentsFromTheHeaderOrTheOtherSide) {
     record.dtype = DType::Float16;
     record.shape = stored;
     record.memory_format = "fractal_nz";
-    record.bytes = run::ByteLocation{files.folder / name, header.size(), 1024, "", true};
+    record.bytes = run::ByteLocation{files.folder / name, "", header.size(), 1024, true};
     return record;
   };
   const auto known = load_plain(add("a.bin", "2,20", {2, 16, 16}), nullptr);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pair/places.hpp"
 
+#include <algorithm>
+#include <functional>
+
 #include "run/common_names.hpp"
 
 namespace assay::pair {
@@ -28,15 +31,29 @@ std::string place_of(const run::Run& run, const TensorRecord& record) {
   return place;
 }
 
-Places::Places(const run::Run& golden) {
-  for (size_t i = 0; i < golden.records.size(); ++i) {
-    if (is_operand(golden.records[i])) records_.emplace(place_of(golden, golden.records[i]), i);
-  }
+namespace {
+
+uint32_t hash_of(std::string_view place) {
+  return static_cast<uint32_t>(std::hash<std::string_view>()(place));
 }
 
-size_t Places::golden_at(const std::string& place) const {
-  const auto found = records_.find(place);
-  return found == records_.end() ? kNoPartner : found->second;
+}  // namespace
+
+Places::Places(const run::Run& golden) : golden_(&golden) {
+  entries_.reserve(golden.records.size());
+  for (size_t i = 0; i < golden.records.size(); ++i) {
+    const TensorRecord& record = golden.records[i];
+    if (is_operand(record))
+      entries_.push_back({hash_of(place_of(golden, record)), static_cast<uint32_t>(i)});
+  }
+  std::ranges::sort(entries_);
+}
+
+size_t Places::golden_at(std::string_view place) const {
+  for (const Entry& entry : std::ranges::equal_range(entries_, hash_of(place), {}, &Entry::hash)) {
+    if (place_of(*golden_, golden_->records[entry.record]) == place) return entry.record;
+  }
+  return kNoPartner;
 }
 
 }  // namespace assay::pair

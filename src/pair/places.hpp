@@ -4,7 +4,8 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <unordered_map>
+#include <string_view>
+#include <vector>
 
 #include "run/run.hpp"
 
@@ -22,16 +23,24 @@ inline constexpr size_t kNoPartner = SIZE_MAX;
 /// Golden's operands by their places; of several at one place the first.
 class Places {
  public:
+  /// golden   outlives this
   explicit Places(const run::Run& golden);
 
   /// The record of golden at the place; kNoPartner: it has none.
-  [[nodiscard]] size_t golden_at(const std::string& place) const;
+  [[nodiscard]] size_t golden_at(std::string_view place) const;
   [[nodiscard]] size_t golden_of(const run::Run& mine, const run::TensorRecord& record) const {
     return golden_at(place_of(mine, record));
   }
 
  private:
-  std::unordered_map<std::string, size_t> records_;
+  // There are as many as records: no texts, which are made again of those that have the hash.
+  struct Entry {
+    uint32_t hash;
+    uint32_t record;
+    friend auto operator<=>(const Entry&, const Entry&) = default;
+  };
+  const run::Run* golden_;
+  std::vector<Entry> entries_;  // ascending
 };
 
 }  // namespace assay::pair

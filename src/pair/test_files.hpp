@@ -29,7 +29,7 @@ class Files {
     record.dtype = dtype;
     record.shape = shape;
     record.memory_format = memory_format;
-    record.bytes = run::ByteLocation{folder / name, 0, bytes.size(), "", true};
+    record.bytes = run::ByteLocation{folder / name, "", 0, bytes.size(), true};
     run.records.push_back(record);
     return index;
   }

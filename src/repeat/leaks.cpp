@@ -338,7 +338,7 @@ std::string_view state_name(RowState state) {
 bool reads_content(std::string_view name) { return is_data_dependent(name) || is_indexed(name); }
 
 bool has_values(const run::TensorRecord& record) {
-  return record.bytes.has_value() || record.made != nullptr;
+  return record.bytes.has_value() || record.made() != nullptr;
 }
 
 bool is_without_values(const locate::Operator& one) {

@@ -75,7 +75,7 @@ Table build_unmatched_table(const compare::Sheet& sheet, const run::Run& golden,
 namespace {
 
 // So many rows become one text, by one thread.
-constexpr size_t kRowsTogether = 1024;
+constexpr size_t kRowsTogether = 256;
 
 /// Texts of the rows of a table, in their order; a few threads make some of them at a time.
 Status write_rows(const TableRows& rows, const ByteSink& sink,

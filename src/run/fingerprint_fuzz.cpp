@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!run) return 0;
   for (const run::TensorRecord& record : run->records) {
     if (record.producer >= static_cast<int64_t>(run->records.size())) std::abort();
-    if (record.made && !record.made->make()) std::abort();
+    if (record.made() != nullptr && !record.made()->make()) std::abort();
   }
   return 0;
 }

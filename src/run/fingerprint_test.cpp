@@ -325,11 +325,11 @@ TEST_F(Fingerprint, HoldsTheChoicesOfLogits) {
     record.strides = Dims{2, 1};
   }
   const CapturedRun read = fingerprint();
-  ASSERT_TRUE(read.records[4].choices);
-  EXPECT_EQ(read.records[4].choices->vocabulary, 2);
-  EXPECT_EQ(read.records[4].choices->rows.at(0).at(0).token, 0);  // 0.75 against -0.5
-  EXPECT_EQ(read.records[4].choices->rows.at(0).at(0).logit, 0.75);
-  EXPECT_EQ(read.records[4].choices->rows.at(0).at(1).logit, -0.5);
+  ASSERT_TRUE(read.records[4].choices());
+  EXPECT_EQ(read.records[4].choices()->vocabulary, 2);
+  EXPECT_EQ(read.records[4].choices()->rows.at(0).at(0).token, 0);  // 0.75 against -0.5
+  EXPECT_EQ(read.records[4].choices()->rows.at(0).at(0).logit, 0.75);
+  EXPECT_EQ(read.records[4].choices()->rows.at(0).at(1).logit, -0.5);
   EXPECT_EQ(error_of([](json& d) { d["choices"]["tokens"][1] = 7; }).code, Errc::Invalid);
   EXPECT_EQ(error_of([](json& d) { d["choices"]["tokens"][0] = 7; }).code, Errc::Invalid);
   EXPECT_EQ(error_of([](json& d) { d["choices"]["logits"] = ""; }).code, Errc::Invalid);

@@ -69,7 +69,8 @@ class Lending {
       TensorRecord& record = borrower_->records[i];
       if (record.dtype != lender.dtype || record.shape != lender.shape) continue;
       record.bytes = lender.bytes;
-      record.made = lender.made;
+      if (lender.made() != nullptr || record.made() != nullptr)
+        record.set_made(lender.instead ? lender.instead->made : nullptr);
       given_.insert(digest);
     }
   }

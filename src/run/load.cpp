@@ -85,14 +85,14 @@ std::shared_ptr<const std::byte[]> read_small(const ByteLocation& location) {
 
 Result<Tensor> load_tensor(const TensorRecord& record) {
   ASSAY_TRY(Tensor tensor, load_unchecked(record));
-  if (record.made || record.check == nullptr) return tensor;
-  const std::string problem = record.check->problem(record, tensor.view);
+  if (record.made() != nullptr || !record.check) return tensor;
+  const std::string problem = record.check.problem(record, tensor.view);
   if (problem.empty()) return tensor;
   return fail(Error{Errc::Invalid, record.bytes->file, record.bytes->offset, problem});
 }
 
 Result<Tensor> load_unchecked(const TensorRecord& record) {
-  if (record.made) return record.made->make();
+  if (record.made() != nullptr) return record.made()->make();
   if (!record.bytes) {
     return fail(Errc::NotFound,
                 record.problem.empty() ? "the record has no bytes" : record.problem);

@@ -116,7 +116,7 @@ int64_t flags_of(const TensorRecord& record) {
   if (record.digest) flags |= kHasDigest;
   if (record.dtype) flags |= kHasDtype;
   if (record.not_captured) flags |= kNotCaptured;
-  if (record.check && record.check->is_rough()) flags |= kIsRough;
+  if (record.check && record.check.is_rough()) flags |= kIsRough;
   return flags;
 }
 
@@ -534,7 +534,7 @@ class Unpacker {
 
 PackedChecks::PackedChecks(std::span<const TensorRecord> records) {
   for (const TensorRecord& record : records)
-    if (record.check) all_.push_back(record.check.get());
+    if (record.check) all_.push_back(record.check);
   std::ranges::sort(all_);
   const auto rest = std::ranges::unique(all_);
   all_.erase(rest.begin(), rest.end());
@@ -553,8 +553,7 @@ int64_t PackedChecks::number_of(const TensorRecord& record) const {
 }
 
 size_t PackedChecks::place_of(const TensorRecord& record) const {
-  const PayloadCheck* const check = record.check.get();
-  return static_cast<size_t>(std::ranges::lower_bound(all_, check) - all_.begin());
+  return static_cast<size_t>(std::ranges::lower_bound(all_, record.check) - all_.begin());
 }
 
 void pack_records(std::span<const TensorRecord> records, const PackOptions& options,

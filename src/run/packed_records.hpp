@@ -52,7 +52,7 @@ class PackedChecks {
   [[nodiscard]] size_t place_of(const TensorRecord& record) const;
 
   // As many as records, so no table of nodes.
-  std::vector<const PayloadCheck*> all_;
+  std::vector<PayloadCheck> all_;
   std::vector<uint32_t> numbers_;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/payload_check.hpp"
 
+#include <array>
 #include <cmath>
 
 #include "base/text.hpp"
+#include "run/run.hpp"
 #include "stats/whole_tensor.hpp"
 
 namespace assay::run {
@@ -71,28 +73,72 @@ std::string difference(const stats::TensorStats& said, const stats::TensorStats&
   return {};
 }
 
-std::string PayloadCheck::problem(const TensorRecord& record, const TensorView& payload) {
-  if (is_whole()) return {};
+// ---- blocks ----
+
+// Found from any of its flags by their address.
+struct alignas(4096) PayloadCheck::Block {
+  static constexpr size_t kSize = 4096;
+  static constexpr size_t kChecks = kSize - 24;
+
+  std::shared_ptr<FoundDamage> found;
+  std::atomic<uint64_t> holders = 0;
+  std::array<Flags, kChecks> flags = {};
+};
+
+PayloadCheck::Block* PayloadCheck::block() const {
+  static_assert(sizeof(Block) == Block::kSize);
+  return reinterpret_cast<Block*>(reinterpret_cast<uintptr_t>(flags_) & ~(Block::kSize - 1));
+}
+
+PayloadCheck::PayloadCheck(const PayloadCheck& other) : flags_(other.flags_) {
+  if (flags_ != nullptr) block()->holders.fetch_add(1, std::memory_order_relaxed);
+}
+
+PayloadCheck::~PayloadCheck() {
+  if (flags_ != nullptr && block()->holders.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    delete block();
+}
+
+PayloadCheck PayloadChecks::add(bool is_rough) {
+  if (size_ % PayloadCheck::Block::kChecks == 0) {
+    auto* const block = new PayloadCheck::Block{.found = found_, .holders = 1};
+    blocks_.push_back(PayloadCheck(block->flags.data()));
+  }
+  PayloadCheck check = at(size_++);
+  if (is_rough) check.flags_->store(PayloadCheck::kIsRough, std::memory_order_relaxed);
+  return check;
+}
+
+PayloadCheck PayloadChecks::at(size_t i) const {
+  PayloadCheck check = blocks_[i / PayloadCheck::Block::kChecks];
+  check.flags_ += i % PayloadCheck::Block::kChecks;
+  return check;
+}
+
+// ---- checks ----
+
+std::string PayloadCheck::problem(const TensorRecord& record, const TensorView& payload) const {
+  if (has(kIsWhole)) return {};
   if (!record.digest)
     return noted(record, difference(*record.stats, stats::statistics_of(payload), is_rough()));
   const bool is_same = stats::digest_of(payload) == *record.digest;
   return noted(record, is_same ? "" : "other bytes than the digest's");
 }
 
-std::string PayloadCheck::problem(const TensorRecord& record, const stats::TensorStats& payload) {
-  if (!record.stats || is_whole()) return {};
+std::string PayloadCheck::problem(const TensorRecord& record,
+                                  const stats::TensorStats& payload) const {
+  if (!record.stats || has(kIsWhole)) return {};
   return noted(record, difference(*record.stats, payload, is_rough()));
 }
 
-std::string PayloadCheck::noted(const TensorRecord& record, const std::string& difference) {
+std::string PayloadCheck::noted(const TensorRecord& record, const std::string& difference) const {
   if (difference.empty()) {
-    bits_.fetch_or(kIsWhole, std::memory_order_relaxed);
+    flags_->fetch_or(kIsWhole, std::memory_order_relaxed);
     return {};
   }
   std::string what =
       "the values of " + name_of(record) + " are not those of its record (" + difference + ")";
-  reinterpret_cast<FoundDamage*>(bits_.load(std::memory_order_relaxed) & ~(kIsWhole | kIsRough))
-      ->add({record.bytes->file, what});
+  block()->found->add({record.bytes->file, what});
   return what;
 }
 

@@ -36,17 +36,17 @@ class Payload {
     record_.stats = stats::compute_stats(view_of(values));
     make(is_rough);
   }
-  void make(bool is_rough) { check_ = std::make_shared<PayloadCheck>(is_rough, found_.get()); }
+  void make(bool is_rough) { check_ = PayloadChecks(found_).add(is_rough); }
   TensorRecord& record() { return record_; }
   std::string problem(const std::vector<float>& values) {
-    return check_->problem(record_, view_of(values));
+    return check_.problem(record_, view_of(values));
   }
   std::vector<Damage> found() { return found_->list(); }
 
  private:
   TensorRecord record_;
   std::shared_ptr<FoundDamage> found_ = std::make_shared<FoundDamage>();
-  std::shared_ptr<PayloadCheck> check_;
+  PayloadCheck check_;
 };
 
 TEST(PayloadCheck, LetsThePayloadOfTheRecordPass) {

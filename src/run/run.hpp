@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "base/interned_text.hpp"
-#include "base/rare_pointer.hpp"
+#include "base/rare_value.hpp"
 #include "base/result.hpp"
 #include "formats/native/manifest.hpp"
 #include "formats/native/schema.hpp"
 #include "run/layout.hpp"
+#include "run/payload_check.hpp"
 #include "run/record_stats.hpp"
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
@@ -43,9 +44,9 @@ enum class Moment : uint8_t { Unknown, Before, After };
 /// .safetensors or .npz, a path inside a nested .pth); empty for a file that holds one tensor.
 struct ByteLocation {
   InternedText file = {};  // absolute, or relative to the current folder: as it can be opened
-  uint64_t offset = 0;     // used when `raw`
-  uint64_t size_bytes = 0;
   InternedText member = {};
+  uint64_t offset = 0;  // used when `raw`
+  uint64_t size_bytes = 0;
   bool raw = false;  // offset and size are exact and the payload is C-contiguous; otherwise the
                      // file's format decides
 };
@@ -109,7 +110,14 @@ struct TopChoices {
   std::vector<std::vector<Choice>> rows;  // two or more each
 };
 
-class PayloadCheck;
+/// What hardly any record has.
+struct InsteadOfBytes {
+  /// Is loaded in place of `bytes`, which then say of what it is made in the first place; null for
+  /// captured tensors.
+  std::shared_ptr<const MadeTensor> made;
+  /// Of logits whose bytes are not there: what is known of them. Null: nothing.
+  std::shared_ptr<const TopChoices> choices;
+};
 
 using native::kOperatorMark;
 /// The module in front of the mark; all of a node that is no operator.
@@ -139,23 +147,19 @@ struct TensorRecord {
   /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that
   /// of the memory.
   InternedText memory_format;
-  InternedText value;       // for non-tensor leaves: their text
-  InternedText problem;     // why the tensor is missing or unusable; empty when all is well
-  InternedText stats_file;  // where the statistics are from, if they have a file of their own
-  std::optional<DType> dtype;
-  int64_t step = 0;  // token id; -1 when step_name is no number
+  InternedText value;    // for non-tensor leaves: their text
+  InternedText problem;  // why the tensor is missing or unusable; empty when all is well
+  int64_t step = 0;      // token id; -1 when step_name is no number
   /// Position in execution order within the run where known, else in tree order; unique.
   uint64_t order = 0;
-  MaybeLocation bytes;
+  [[no_unique_address]] MaybeLocation bytes;  // the next two lie in its last bytes
+  std::optional<DType> dtype;
+  InternedText stats_file;  // where the statistics are from, if they have a file of their own
   RecordStats stats;
   stats::MaybeDigest digest;
   /// What the capture saw in `bytes`, shared by all records of them; null: nothing is known.
-  std::shared_ptr<PayloadCheck> check;
-  /// Instead of reading `bytes`, which then say of what it is made in the first place; null for
-  /// captured tensors.
-  RarePointer<const MadeTensor> made;
-  /// Of logits whose bytes are not there: what is known of them. Null: nothing.
-  RarePointer<const TopChoices> choices;
+  PayloadCheck check;
+  RareValue<InsteadOfBytes> instead;
   // Operator level: which value this is.
   /// Records of one rank with the same id are the same value: the same place in the same storage,
   /// shape, strides and dtype, and nothing written to the storage in between. -1: not known.
@@ -167,6 +171,16 @@ struct TensorRecord {
   /// it.
   int64_t producer = -1;
 
+  [[nodiscard]] const MadeTensor* made() const { return instead ? instead->made.get() : nullptr; }
+  [[nodiscard]] const TopChoices* choices() const {
+    return instead ? instead->choices.get() : nullptr;
+  }
+  void set_made(std::shared_ptr<const MadeTensor> made) {
+    (instead ? *instead : instead.emplace()).made = std::move(made);
+  }
+  void set_choices(std::shared_ptr<const TopChoices> choices) {
+    (instead ? *instead : instead.emplace()).choices = std::move(choices);
+  }
   [[nodiscard]] bool is_of_operator() const {
     return node.find(kOperatorMark) != std::string::npos;
   }

@@ -48,7 +48,7 @@ TensorRecord tensor(std::string node, Role role, int64_t step, const Dims& shape
   record.dtype = dtype;
   record.shape = shape;
   record.bytes.emplace();
-  record.made = std::make_shared<Given>(shape, std::move(values));
+  record.set_made(std::make_shared<Given>(shape, std::move(values)));
   return record;
 }
 

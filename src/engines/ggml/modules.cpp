@@ -195,7 +195,7 @@ void Modules::add_tensors(const Run& hf, const Alignment& alignment) {
     record.strides = golden.shape ? std::optional(contiguous_strides(*golden.shape)) : std::nullopt;
     record.bytes = first.bytes;
     record.bytes->raw = false;
-    record.made = module_tensor(hf, ggml_records, pair);
+    record.set_made(module_tensor(hf, ggml_records, pair));
     if (rotated) inner_.emplace_back(pair.hf, inner_name(pair));
     if (const std::optional<AttentionInput> input = attention_input(pair))
       attention_inputs_.emplace(run_->records.size(), *input);
@@ -279,7 +279,7 @@ void Modules::add_weight(const std::string& name, const Dims& shape, const Store
   record.shape = shape;
   record.bytes = first.bytes;
   record.bytes->raw = false;
-  record.made = std::make_shared<FileWeight>(stored);
+  record.set_made(std::make_shared<FileWeight>(stored));
   weights_.insert_or_assign(name, stored);
   places_.emplace(run_->records.size(),
                   EnginePlace{kNone, kNone, stored.parts.front().how.name, {}});

@@ -82,7 +82,8 @@ class RowMatcher {
       named_.emplace(Side::Mine, pair.mine);
       (golden_is_ggml_ ? ggml_used_ : hf_used_).insert(pair.golden);
       (golden_is_ggml_ ? hf_used_ : ggml_used_).insert(pair.mine);
-      if (!pair.token) pair.token = hf_.records[golden_is_ggml_ ? pair.mine : pair.golden].step;
+      if (pair.token == pair::kStepOfMine)
+        pair.token = hf_.records[golden_is_ggml_ ? pair.mine : pair.golden].step;
     }
     return {};
   }
@@ -125,8 +126,8 @@ class RowMatcher {
                      [&](const RecordPair& a, const RecordPair& b) {
                        const TensorRecord& first = mine.records[a.mine];
                        const TensorRecord& second = mine.records[b.mine];
-                       return std::tuple(*a.token, first.step, first.order, a.mine, a.golden) <
-                              std::tuple(*b.token, second.step, second.order, b.mine, b.golden);
+                       return std::tuple(a.token, first.step, first.order, a.mine, a.golden) <
+                              std::tuple(b.token, second.step, second.order, b.mine, b.golden);
                      });
   }
 

@@ -137,7 +137,7 @@ class TestRun {
     record.dtype = value.dtype;
     record.shape = value.shape;
     record.strides = contiguous_strides(value.shape);
-    record.bytes = run::ByteLocation{folder_ + "/bytes", value.offset, value.size_bytes, "", true};
+    record.bytes = run::ByteLocation{folder_ + "/bytes", "", value.offset, value.size_bytes, true};
     record.value_id = value.id;
     if (role == run::Role::Input) record.producer = value.producer;
     record.leaf = value.leaf;

@@ -123,7 +123,7 @@ void StepModules::add(const Run& golden, size_t index, const std::vector<const S
   put.shape = *shape;
   put.strides = contiguous_strides(*shape);
   put.bytes->raw = false;
-  put.made = std::move(made);
+  put.set_made(std::move(made));
   put.stats.reset();
   put.digest.reset();
   put.value_id = put.storage_id = -1;

@@ -25,7 +25,7 @@ constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 
 /// 0 as well where nothing of them is known.
 int known_logits(const run::Run& run, const TensorRecord& record) {
-  return record.bytes || record.choices ? run::logits_rank(run, record) : 0;
+  return record.bytes || record.choices() != nullptr ? run::logits_rank(run, record) : 0;
 }
 
 /// The logits of every step of one rank: the surest record, of those the last call.
@@ -101,7 +101,7 @@ class TokenComparison {
 
  private:
   void compare_records(const TensorRecord& golden, const TensorRecord& mine) {
-    if (golden.choices && golden.dtype) {
+    if (golden.choices() != nullptr && golden.dtype) {
       compare_choices(golden, mine);
       return;
     }
@@ -134,15 +134,15 @@ class TokenComparison {
   /// what it is of all, and the divergence, cannot be told.
   void compare_choices(const TensorRecord& golden, const TensorRecord& mine) {
     const std::optional<Logits> m = load_logits(mine_, mine);
-    if (!m || std::cmp_not_equal(golden.choices->rows.size(), m->sequences) ||
-        golden.choices->vocabulary != m->tokens)
+    if (!m || std::cmp_not_equal(golden.choices()->rows.size(), m->sequences) ||
+        golden.choices()->vocabulary != m->tokens)
       return;
     const Padding padding(golden_, step_);
     std::vector<double> all;
     for (int64_t sequence = 0; sequence < m->sequences; ++sequence) {
       if (padding.holds(sequence, 1) || !m->has(sequence, m->positions - 1)) continue;
       m->read(sequence, m->positions - 1, &all);
-      std::vector<run::Choice> known = golden.choices->rows[static_cast<size_t>(sequence)];
+      std::vector<run::Choice> known = golden.choices()->rows[static_cast<size_t>(sequence)];
       add_choice_of(all, &known);
       TokenRow theirs{{}, measure::Rounding(*golden.dtype)};
       TokenRow ours{{}, measure::Rounding(m->tensor.view.dtype)};

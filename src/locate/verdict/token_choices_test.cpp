@@ -50,8 +50,8 @@ TEST(TokenChoices, FirstIsTheFirstStepWithAnotherLargestLogit) {
 void leave_choices(TestRun& golden, int64_t vocabulary, std::vector<run::Choice> row) {
   run::TensorRecord& record = golden.run().records.back();
   record.bytes.reset();
-  record.choices =
-      std::make_shared<const run::TopChoices>(run::TopChoices{vocabulary, {std::move(row)}});
+  record.set_choices(
+      std::make_shared<const run::TopChoices>(run::TopChoices{vocabulary, {std::move(row)}}));
 }
 
 TEST(TokenChoices, OfGoldensLargestLogitsAreThoseOfItsLastPosition) {

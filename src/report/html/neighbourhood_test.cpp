@@ -381,7 +381,7 @@ TEST(DataFlow, TakesTensorsThatShareStoredBytesForOneValue) {
   for (run::TensorRecord& record : model.run.records) {
     const uint64_t offset = record.digest->low * 4096;
     record.digest.reset();
-    record.bytes = run::ByteLocation{"step-000000.safetensors", offset, 24, "", true};
+    record.bytes = run::ByteLocation{"step-000000.safetensors", "", offset, 24, true};
   }
   const DataFlow flow = data_flow(model.run);
   EXPECT_THAT(edges_around(flow, "layers.0"),

@@ -530,7 +530,7 @@ class Reader {
       ASSAY_TRY(std::vector<Choice> row, read_row(choices.vocabulary));
       choices.rows.push_back(std::move(row));
     }
-    record->choices = std::make_shared<const TopChoices>(std::move(choices));
+    record->set_choices(std::make_shared<const TopChoices>(std::move(choices)));
     return {};
   }
 
@@ -578,9 +578,10 @@ class Reader {
     place.size_bytes = bytes.size();
     place.member = "kept." + std::to_string(next_kept_++);
     record->bytes = std::move(place);
-    record->made = std::make_shared<KeptTensor>(*record->dtype, *record->shape, std::move(bytes));
+    record->set_made(
+        std::make_shared<KeptTensor>(*record->dtype, *record->shape, std::move(bytes)));
     if (is_repeated) return {};
-    ASSAY_TRY(const Tensor tensor, record->made->make());
+    ASSAY_TRY(const Tensor tensor, record->made()->make());
     record->digest = stats::digest(tensor.view);
     return {};
   }

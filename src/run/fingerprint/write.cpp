@@ -261,7 +261,7 @@ class Writer {
     };
     if (!any_of(*value, is_logits)) return {};
     for (const size_t i : value->records) {
-      if (run_.records[i].choices) value->choices = *run_.records[i].choices;
+      if (const TopChoices* known = run_.records[i].choices()) value->choices = *known;
     }
     if (const TensorRecord* record = stored(*value)) {
       ASSAY_TRY(const Tensor tensor, load_tensor(*record));
