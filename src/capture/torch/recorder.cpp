@@ -282,10 +282,11 @@ void Session::Recorder::record_device(native::Record record) {
       share(entry.record, seen);
     } else {
       entry.shares = seen.bytes->record;
+      entry.drops_sketch = seen.layout->contiguous && !at_hand_.contiguous;
       ++session_.shared_;
     }
   } else if (session_.options_.reads_elements()) {
-    if (!device.send(at_hand_.object, payload_bytes(look_))) {
+    if (!device.send(at_hand_.object, look_, &entry)) {
       entry.record.kind = native::RecordKind::Skipped;
       return device.add(std::move(entry));
     }

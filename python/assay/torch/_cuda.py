@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the native half needs of one CUDA device: our kernels, a stream of its own, and memory.
+
+The kernels are compiled for the device at hand by the NVRTC that torch itself brings; no compiler and no CUDA toolkit
+is asked for. Everything is called from inside the model's step, so nothing here goes through torch's dispatcher.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import torch
+
+__all__ = ["CudaDevice", "pack"]
+
+# The kernel's class for each type, by the native half's name of the type.
+_TYPES = {
+    "float32": "AssayFloat32",
+    "float16": "AssayFloat16",
+    "bfloat16": "AssayBFloat16",
+    "int64": "AssayInteger<long long>",
+    "int32": "AssayInteger<int>",
+    "int16": "AssayInteger<short>",
+    "int8": "AssayInteger<signed char>",
+    "uint64": "AssayInteger<unsigned long long>",
+    "uint32": "AssayInteger<unsigned>",
+    "uint16": "AssayInteger<unsigned short>",
+    "uint8": "AssayInteger<unsigned char>",
+    "bool": "AssayBool",
+}
+_PINNED_FLAGS = 1 | 2  # portable, mapped into the device's addresses
+
+_programs: dict[tuple[str, str], bytes] = {}  # by architecture and type
+
+
+class _Refused(Exception):
+    """A call of the driver or of NVRTC failed."""
+
+
+def _library() -> ctypes.CDLL:
+    """Torch's own library beside NVRTC; both it and the driver are found through it."""
+    beside = Path(torch.__file__).parent / "lib" / "libcaffe2_nvrtc.so"
+    return ctypes.CDLL(str(beside))
+
+
+def _call(library: ctypes.CDLL, name: str, *arguments: Any) -> None:
+    status = getattr(library, name)(*arguments)
+    if status != 0:
+        raise _Refused(f"{name}: error {status}")
+
+
+def compile_kernels(library: ctypes.CDLL, source: str, architecture: str, dtype: str) -> bytes:
+    """Compiles our kernels for one type into the machine code of `architecture`, as `sm_90`; once a process.
+
+    Raises:
+        _Refused: NVRTC does not know the architecture, or refuses the source.
+    """
+    known = _programs.get((architecture, dtype))
+    if known is not None:
+        return known
+    program = ctypes.c_void_p()
+    _call(library, "nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"assay.cu", 0, None, None)
+    try:
+        options = [f"--gpu-architecture={architecture}".encode(), b"--fmad=false", b"--std=c++17"]
+        options.append(f"--define-macro=ASSAY_TYPE={_TYPES[dtype]}".encode())
+        given = (ctypes.c_char_p * len(options))(*options)
+        status = library.nvrtcCompileProgram(program, len(options), given)
+        if status != 0:
+            size = ctypes.c_size_t()
+            _call(library, "nvrtcGetProgramLogSize", program, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            _call(library, "nvrtcGetProgramLog", program, log)
+            raise _Refused(f"NVRTC, {architecture}: {log.value.decode(errors='replace')[:2000]}")
+        size = ctypes.c_size_t()
+        _call(library, "nvrtcGetCUBINSize", program, ctypes.byref(size))
+        code = ctypes.create_string_buffer(size.value)
+        _call(library, "nvrtcGetCUBIN", program, code)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+    _programs[architecture, dtype] = code.raw
+    return code.raw
+
+
+class CudaDevice:
+    """One device of this process, opened when the first tensor of it is met.
+
+    Attributes:
+        context: the device's primary context, an address.
+        merge: the address of the function that joins the blocks of tensors.
+        stream: the address of a stream that waits for no other.
+        current_stream: index of a device -> the address of torch's current stream on it.
+
+    Raises:
+        Exception: with the reason in its text; tensors of the device are then reduced by torch's own operators.
+    """
+
+    def __init__(self, index: int, source: str) -> None:
+        if torch.version.cuda is None:
+            raise _Refused("not a build of torch for CUDA")
+        self._index = index
+        self._library = _library()
+        self._source = source
+        major, minor = torch.cuda.get_device_capability(index)
+        self._architecture = f"sm_{major}{minor}"
+        context = ctypes.c_void_p()
+        _call(self._library, "cuDevicePrimaryCtxRetain", ctypes.byref(context), index)
+        self.context = context.value
+        self._stream = torch.cuda.Stream(index)  # type: ignore[no-untyped-call]
+        self.stream: int = self._stream.cuda_stream
+        self.current_stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+        self._device_memory: list[int] = []
+        self._pinned_memory: list[int] = []
+        self.merge = self._function("float32", b"assay_merge")
+
+    def kernel(self, dtype: str) -> int:
+        """The address of the function that sums the blocks of a type; 0 for a type that has none."""
+        return self._function(dtype, b"assay_blocks") if dtype in _TYPES else 0
+
+    def _function(self, dtype: str, name: bytes) -> int:
+        code = compile_kernels(self._library, self._source, self._architecture, dtype)
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        _call(self._library, "cuCtxPushCurrent_v2", ctypes.c_void_p(self.context))
+        try:
+            _call(self._library, "cuModuleLoadData", ctypes.byref(module), code)
+            _call(self._library, "cuModuleGetFunction", ctypes.byref(function), module, name)
+        finally:
+            self._library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+        return function.value or 0
+
+    def device_memory(self, size_bytes: int) -> int:
+        """Memory of torch's own allocator; raises torch.OutOfMemoryError when there is none."""
+        address = torch.cuda.caching_allocator_alloc(size_bytes, self._index, self.stream)
+        self._device_memory.append(address)
+        return int(address)
+
+    def pinned_memory(self, size_bytes: int) -> int:
+        """Memory of the host that the device writes by itself; raises when the host has none."""
+        address = ctypes.c_void_p()
+        _call(self._library, "cuCtxPushCurrent_v2", ctypes.c_void_p(self.context))
+        try:
+            _call(self._library, "cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size_bytes), _PINNED_FLAGS)
+        finally:
+            self._library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+        self._pinned_memory.append(address.value or 0)
+        return address.value or 0
+
+    def close(self) -> None:
+        """Gives the memory back. Nothing of ours may be on its way."""
+        for address in self._device_memory:
+            torch.cuda.caching_allocator_delete(address)  # type: ignore[no-untyped-call]
+        for address in self._pinned_memory:
+            self._library.cuMemFreeHost(ctypes.c_void_p(address))
+        self._device_memory.clear()
+        self._pinned_memory.clear()
+
+
+def pack(tensor: torch.Tensor, in_order: bool) -> tuple[torch.Tensor, int, bool]:
+    """Makes a tensor of elements that lie one after the other, without a wait.
+
+    Args:
+        tensor: any strided tensor.
+        in_order: in row-major order; otherwise as memory lies, each element of it once, which is how statistics are
+            taken (src/stats/tensor_stats.cpp).
+
+    Returns:
+        The tensor, how often each of its elements occurs, and whether they are in row-major order.
+    """
+    with torch.no_grad():
+        source = tensor.detach().resolve_neg()
+        if in_order:
+            return source.contiguous(), 1, True
+        times, row_major = 1, True
+        for axis, (size, stride) in reversed(list(enumerate(zip(source.shape, source.stride())))):
+            if stride == 0 and size > 1:
+                source, times, row_major = source.select(axis, 0), times * size, False
+        order = [axis for axis in range(source.dim()) if source.shape[axis] != 1]
+        strides = source.stride()
+        by_stride = sorted(order, key=lambda axis: -strides[axis])
+        row_major = row_major and by_stride == order
+        ones = [axis for axis in range(source.dim()) if source.shape[axis] == 1]
+        return source.permute(*ones, *by_stride).contiguous(), times, row_major
+
+
+def opened(index: int, source: str, warn: Callable[[str], None]) -> Optional[CudaDevice]:
+    """The device, or None after one sentence to `warn`: then torch's operators take its statistics."""
+    try:
+        return CudaDevice(index, source)
+    except Exception as error:  # whatever the host's libraries say, the capture goes on without them
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        warn(f"statistics on cuda:{index} are taken by torch's operators, which is slower: {first}")
+        return None
