@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a capture of modules adds to a step of a model on a CUDA device, and what the link would allow.
 
-    python -m bench.device_capture [--quick] [--model NAME] [--work FOLDER] [--out results.json]
+    python -m bench.device_capture [--rounds N] [--model NAME] [--variant NAME] [--work FOLDER] [--out results.json]
 
 Random-weight Llama models in bf16, made on the device. The variants alternate at random in one process; a sample is:
 install the capture, one step that is not timed, a burst of timed steps, wait until every byte was handed over, remove.
@@ -105,8 +105,9 @@ class Stepper:
 
     def rewind(self) -> None:
         """The next burst finds the cache of the first."""
-        if self._cache is not None:
-            self._cache.crop(self._spec.prompt)
+        surplus = self._cache.get_seq_length() - self._spec.prompt if self._cache is not None else 0
+        if surplus > 0:
+            self._cache.crop(-surplus)
 
 
 class HookScript:
@@ -179,9 +180,14 @@ VARIANTS: dict[str, Callable[[Any, Path], Any]] = {
     "assay shapes only": with_capture(data="none"),
     "assay statistics": with_capture(data="stats"),
     "assay statistics, torch's operators": with_operators_of_torch,
+    "assay digests": with_capture(data="stats", digest=True),
     "assay full": with_capture(data="full", queue_bytes=1 << 30),
     "hooks, four torch reductions": HookScript,
 }
+
+
+# Of variants whose steps take longer than this, only a few short samples are taken.
+SLOW_STEP_SECONDS = 0.5
 
 
 def link_rate() -> float:
@@ -202,20 +208,20 @@ def link_rate() -> float:
 
 def file_rate(folder: Path) -> float:
     """GB/s of one thread that writes 1 GiB in pieces of 4 MiB into a new file, without waiting for a disk."""
-    piece = memoryview(bytes(4 << 20))
+    source = memoryview(bytearray(1 << 30))
     path = folder / "rate"
-    begin = time.perf_counter()
-    with open(path, "wb", buffering=0) as file:
-        for _ in range(256):
-            file.write(piece)
-    seconds = time.perf_counter() - begin
-    path.unlink()
-    return (1 << 30) / seconds / 1e9
+    times = []
+    for _ in range(4):
+        begin = time.perf_counter()
+        with open(path, "wb", buffering=0) as file:
+            for at in range(0, 1 << 30, 4 << 20):
+                file.write(source[at : at + (4 << 20)])
+        times.append(time.perf_counter() - begin)
+        path.unlink()
+    return (1 << 30) / median(times[1:]) / 1e9
 
 
-def sample(
-    spec: DeviceModel, model: Any, stepper: Stepper, variant: str, work: Path
-) -> tuple[float, float, dict[str, int]]:
+def sample(burst: int, model: Any, stepper: Stepper, variant: str, work: Path) -> tuple[float, float, dict[str, int]]:
     """Returns seconds a step until the last one returned, until all was handed over, and the counters of a step."""
     import torch
 
@@ -226,20 +232,20 @@ def sample(
         torch.cuda.synchronize()
         handle.flush()
         begin = time.perf_counter()
-        for _ in range(spec.burst):
+        for _ in range(burst):
             stepper.step(model)
         torch.cuda.synchronize()
         returned = time.perf_counter()
         handle.flush()
         handed_over = time.perf_counter()
         stats = getattr(handle, "stats", None)
-        steps = spec.burst + 1
+        steps = burst + 1
         counts = {"records": stats["records"] // steps, "bytes": stats["bytes"] // steps} if stats else {}
     finally:
         handle.remove()
         stepper.rewind()
         shutil.rmtree(folder)
-    return (returned - begin) / spec.burst, (handed_over - begin) / spec.burst, counts
+    return (returned - begin) / burst, (handed_over - begin) / burst, counts
 
 
 def bytes_read(spec: DeviceModel, model: Any, stepper: Stepper, work: Path) -> tuple[int, int]:
@@ -265,8 +271,8 @@ def bytes_read(spec: DeviceModel, model: Any, stepper: Stepper, work: Path) -> t
     return count, total
 
 
-def measure_model(spec: DeviceModel, rounds: int, full_rounds: int, work: Path) -> list[Row]:
-    """Measures all variants on one model."""
+def measure_model(spec: DeviceModel, variants: list[str], rounds: int, slow_rounds: int, work: Path) -> list[Row]:
+    """Measures the variants on one model; the first one is the base."""
     import torch
 
     with torch.no_grad():
@@ -276,24 +282,30 @@ def measure_model(spec: DeviceModel, rounds: int, full_rounds: int, work: Path) 
             stepper.step(model)
         stepper.rewind()
         count, read = bytes_read(spec, model, stepper, work)
-        times: dict[str, list[tuple[float, float]]] = {name: [] for name in VARIANTS}
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
         counters: dict[str, dict[str, int]] = {}
         generator = random.Random(0)
+        # The first round, in which memory is touched that nobody had touched, is not counted.
+        slow = set()
+        for name in variants:
+            returned, handed_over, counters[name] = sample(1, model, stepper, name, work)
+            slow |= {name} if handed_over > SLOW_STEP_SECONDS else set()
         for number in range(rounds):
-            for name in shuffled(list(VARIANTS), generator):
-                if name == "assay full" and number >= full_rounds:
+            for name in shuffled(variants, generator):
+                if name in slow and number >= slow_rounds:
                     continue
-                returned, handed_over, counters[name] = sample(spec, model, stepper, name, work)
+                burst = 1 if name in slow else spec.burst
+                returned, handed_over, counters[name] = sample(burst, model, stepper, name, work)
                 times[name].append((returned, handed_over))
         del model, stepper
         torch.cuda.empty_cache()
-    base = median([handed_over for _, handed_over in times["none"]])
-    fastest = min(handed_over for _, handed_over in times["none"])
+    base = median([handed_over for _, handed_over in times[variants[0]]])
+    fastest = min(handed_over for _, handed_over in times[variants[0]])
     rows = []
     for name, samples in times.items():
         middle = median([handed_over for _, handed_over in samples])
         written = counters[name].get("bytes", 0)
-        rate = written / middle / 1e9
+        moved = read if name == "assay digests" else written  # over the link
         is_judged = name == "assay statistics"
         rows.append(
             Row(
@@ -305,7 +317,7 @@ def measure_model(spec: DeviceModel, rounds: int, full_rounds: int, work: Path) 
                     "tensors": str(count) if name == "assay statistics" else "",
                     "MB read": f"{read / 1e6:.1f}" if name == "assay statistics" else "",
                     "MB written": f"{written / 1e6:.1f}" if written else "",
-                    "GB/s": f"{rate:.2f}" if written else "",
+                    "GB/s": f"{moved / middle / 1e9:.2f}" if moved else "",
                     "n": str(len(samples)),
                 },
                 seconds=middle * 100,
@@ -318,8 +330,8 @@ def measure_model(spec: DeviceModel, rounds: int, full_rounds: int, work: Path) 
     return rows
 
 
-def run(quick: bool, only: list[str], work: Path) -> Section:
-    """Measures all models, or those named; `work` is where runs are written."""
+def run(rounds: int, slow_rounds: int, only: list[str], variants: list[str], work: Path) -> Section:
+    """Measures all models and variants, or those named beside "none"; `work` is where runs are written."""
     import torch
 
     section = Section("device", "What a capture of modules adds to a step on a CUDA device", COLUMNS)
@@ -330,11 +342,11 @@ def run(quick: bool, only: list[str], work: Path) -> Section:
         return section
     section.machine["device"] = torch.cuda.get_device_name()
     link, file = link_rate(), file_rate(work)
-    rounds, full_rounds = (3, 1) if quick else (11, 3)
+    wanted = [name for name in VARIANTS if not variants or name == "none" or name in variants]
     for spec in MODELS:
         if not only or spec.name in only:
             print(f"device: {spec.name} ...", file=sys.stderr, flush=True)
-            section.rows += measure_model(spec, rounds, full_rounds, work)
+            section.rows += measure_model(spec, wanted, rounds, slow_rounds, work)
     section.load = (before, load_average())
     section.notes = [
         f"Device: {torch.cuda.get_device_name()}, torch {torch.__version__}, bf16, SDPA, `no_grad`. The link: "
@@ -349,12 +361,14 @@ def run(quick: bool, only: list[str], work: Path) -> Section:
 def main() -> int:
     """Prints the table, and writes it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few samples")
+    parser.add_argument("--rounds", type=int, default=11, help="samples of each variant")
+    parser.add_argument("--slow-rounds", type=int, default=2, help="of those with steps of half a second")
     parser.add_argument("--model", action="append", default=[], help="only this model; may be repeated")
+    parser.add_argument("--variant", action="append", default=[], help="only this one and none; may be repeated")
     parser.add_argument("--work", type=Path, default=Path("/dev/shm"), help="where runs are written")
     parser.add_argument("--out", type=Path, help="results as JSON; beside it the table as Markdown")
     options = parser.parse_args()
-    section = run(options.quick, options.model, options.work)
+    section = run(options.rounds, options.slow_rounds, options.model, options.variant, options.work)
     print(to_text(section))
     if options.out:
         options.out.write_text(json.dumps(section.to_json(), indent=1) + "\n")

@@ -345,6 +345,24 @@ def test_without_pinned_memory_the_model_goes_on_and_the_records_say_why(tmp_pat
 
 
 @needs_cuda
+def test_without_memory_the_device_is_asked_once_and_the_records_say_why(tmp_path: Path, monkeypatch: Any) -> None:
+    asked: list[int] = []
+
+    def of_a_full_device(self: Any, size_bytes: int) -> int:
+        asked.append(size_bytes)
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(_cuda.CudaDevice, "device_memory", of_a_full_device)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).to(DEVICE)
+    x = torch.randn(8, 64, device=DEVICE)
+    with torch.no_grad(), assay.capture(model, tmp_path / "run"):
+        result = model(x)
+    assert torch.equal(result, model(x)) and len(asked) == 1
+    records = raw_records(tmp_path / "run")
+    assert records and all("no memory on the device for its statistics" in r.values() for r in records)
+
+
+@needs_cuda
 def test_more_bytes_than_may_be_on_their_way_come_in_parts(tmp_path: Path) -> None:
     model = torch.nn.Sequential(*[torch.nn.LeakyReLU(0.5) for _ in range(12)])
     x = torch.randn(1024, 20_000, device=DEVICE)  # 82 MB, more than one piece of staging memory

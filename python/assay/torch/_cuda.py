@@ -39,10 +39,10 @@ class _Refused(Exception):
     """A call of the driver or of NVRTC failed."""
 
 
-def _library() -> ctypes.CDLL:
-    """Torch's own library beside NVRTC; both it and the driver are found through it."""
+def _compiler() -> ctypes.CDLL:
+    """NVRTC, by way of the library of torch that is linked with it and knows where it lies."""
     beside = Path(torch.__file__).parent / "lib" / "libcaffe2_nvrtc.so"
-    return ctypes.CDLL(str(beside))
+    return ctypes.CDLL(str(beside) if beside.exists() else f"libnvrtc.so.{str(torch.version.cuda).split('.')[0]}")
 
 
 def _call(library: ctypes.CDLL, name: str, *arguments: Any) -> None:
@@ -100,12 +100,13 @@ class CudaDevice:
         if torch.version.cuda is None:
             raise _Refused("not a build of torch for CUDA")
         self._index = index
-        self._library = _library()
+        self._compiler = _compiler()
+        self._driver = ctypes.CDLL("libcuda.so.1")
         self._source = source
         major, minor = torch.cuda.get_device_capability(index)
         self._architecture = f"sm_{major}{minor}"
         context = ctypes.c_void_p()
-        _call(self._library, "cuDevicePrimaryCtxRetain", ctypes.byref(context), index)
+        _call(self._driver, "cuDevicePrimaryCtxRetain", ctypes.byref(context), index)
         self.context = context.value
         self._stream = torch.cuda.Stream(index)  # type: ignore[no-untyped-call]
         self.stream: int = self._stream.cuda_stream
@@ -119,30 +120,33 @@ class CudaDevice:
         return self._function(dtype, b"assay_blocks") if dtype in _TYPES else 0
 
     def _function(self, dtype: str, name: bytes) -> int:
-        code = compile_kernels(self._library, self._source, self._architecture, dtype)
+        code = compile_kernels(self._compiler, self._source, self._architecture, dtype)
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        _call(self._library, "cuCtxPushCurrent_v2", ctypes.c_void_p(self.context))
+        _call(self._driver, "cuCtxPushCurrent_v2", ctypes.c_void_p(self.context))
         try:
-            _call(self._library, "cuModuleLoadData", ctypes.byref(module), code)
-            _call(self._library, "cuModuleGetFunction", ctypes.byref(function), module, name)
+            _call(self._driver, "cuModuleLoadData", ctypes.byref(module), code)
+            _call(self._driver, "cuModuleGetFunction", ctypes.byref(function), module, name)
         finally:
-            self._library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+            self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
         return function.value or 0
 
     def device_memory(self, size_bytes: int) -> int:
         """Memory of torch's own allocator; raises torch.OutOfMemoryError when there is none."""
         address = torch.cuda.caching_allocator_alloc(size_bytes, self._index, self.stream)
         self._device_memory.append(address)
+        # Torch shares its streams out again: work of somebody else on ours may still use what it has freed, and we
+        # write from the model's streams. Of the model nothing is waited for.
+        _call(self._driver, "cuStreamSynchronize", ctypes.c_void_p(self.stream))
         return int(address)
 
     def pinned_memory(self, size_bytes: int) -> int:
         """Memory of the host that the device writes by itself; raises when the host has none."""
         address = ctypes.c_void_p()
-        _call(self._library, "cuCtxPushCurrent_v2", ctypes.c_void_p(self.context))
+        _call(self._driver, "cuCtxPushCurrent_v2", ctypes.c_void_p(self.context))
         try:
-            _call(self._library, "cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size_bytes), _PINNED_FLAGS)
+            _call(self._driver, "cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size_bytes), _PINNED_FLAGS)
         finally:
-            self._library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+            self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
         self._pinned_memory.append(address.value or 0)
         return address.value or 0
 
@@ -151,7 +155,7 @@ class CudaDevice:
         for address in self._device_memory:
             torch.cuda.caching_allocator_delete(address)  # type: ignore[no-untyped-call]
         for address in self._pinned_memory:
-            self._library.cuMemFreeHost(ctypes.c_void_p(address))
+            self._driver.cuMemFreeHost(ctypes.c_void_p(address))
         self._device_memory.clear()
         self._pinned_memory.clear()
 

@@ -212,6 +212,7 @@ class CudaPath::Device {
     if (streams_.empty()) return;
     const CurrentContext current(context_);
     const Driver& driver = Driver::get();
+    has_no_pinned_ = false;
     bool is_well = send_batch() && has_room_for_results();
     {
       const GilReleased released;
@@ -236,7 +237,7 @@ class CudaPath::Device {
     for (Stage& stage : stages_) stage.used = stage.sent = 0;
     row_bytes_ = bytes_in_flight_ = 0;
     batch_stage_ = nullptr;
-    is_lost_ = false;
+    is_lost_ = has_no_device_memory_ = has_no_pinned_ = false;
   }
 
   void close() {
@@ -264,12 +265,18 @@ class CudaPath::Device {
     uint64_t sent = 0;  // on its way to the host
   };
 
-  // method   device_memory or pinned_memory
+  // method   kOfDevice or kPinned; nullptr when there is none. Then it is not asked again
+  //          until what is on its way has come: torch gives all its free memory back before it says no.
+  static constexpr const char* kOfDevice = "device_memory";
+  static constexpr const char* kPinned = "pinned_memory";
   [[nodiscard]] void* memory_of(const char* method, uint64_t size_bytes) {
+    bool& is_used_up = std::strcmp(method, kPinned) == 0 ? has_no_pinned_ : has_no_device_memory_;
+    if (is_used_up) return nullptr;
     const Ref address(PyObject_CallMethod(object_.get(), method, "K",
                                           static_cast<unsigned long long>(size_bytes)));
     void* result = address ? PyLong_AsVoidPtr(address.get()) : nullptr;
     PyErr_Clear();
+    is_used_up = result == nullptr;
     return result;
   }
 
@@ -280,7 +287,7 @@ class CudaPath::Device {
     }
     if (found == nullptr) {
       const uint64_t size = std::max(kRowsAtOnce, aligned(size_bytes));
-      void* memory = memory_of("device_memory", size);
+      void* memory = memory_of(kOfDevice, size);
       if (memory == nullptr) return false;
       row_memory_.push_back({reinterpret_cast<Address>(memory), size, 0});
       found = &row_memory_.back();
@@ -298,18 +305,21 @@ class CudaPath::Device {
       if (stage.size - stage.used >= aligned(size_bytes)) return &stage;
     }
     const uint64_t size = std::max(kStageBytes, aligned(size_bytes));
-    void* device = memory_of("device_memory", size);
+    if (spare_pinned_ == nullptr || spare_pinned_size_ < size) {
+      spare_pinned_ = static_cast<std::byte*>(memory_of(kPinned, size));
+      spare_pinned_size_ = size;
+    }
+    if (spare_pinned_ == nullptr) {
+      *why = "no pinned memory";
+      return nullptr;
+    }
+    void* device = memory_of(kOfDevice, size);
     if (device == nullptr) {
       *why = "no memory on the device for a copy";
       return nullptr;
     }
-    void* host = memory_of("pinned_memory", size);
-    if (host == nullptr) {
-      *why = "no pinned memory";
-      return nullptr;
-    }
-    stages_.push_back(
-        {reinterpret_cast<Address>(device), static_cast<std::byte*>(host), size, 0, 0});
+    std::byte* host = std::exchange(spare_pinned_, nullptr);
+    stages_.push_back({reinterpret_cast<Address>(device), host, size, 0, 0});
     return &stages_.back();
   }
 
@@ -328,7 +338,7 @@ class CudaPath::Device {
   [[nodiscard]] bool has_room_for_results() {
     if (tensors_.size() <= result_capacity_) return true;
     const uint64_t count = std::max<uint64_t>(4096, tensors_.size() * 2);
-    void* memory = memory_of("pinned_memory", count * (kRowBytes + sizeof(TensorBlocks)));
+    void* memory = memory_of(kPinned, count * (kRowBytes + sizeof(TensorBlocks)));
     if (memory == nullptr) return false;
     results_ = static_cast<double*>(memory);
     tensors_host_ = reinterpret_cast<TensorBlocks*>(results_ + count * kRowDoubles);
@@ -356,10 +366,15 @@ class CudaPath::Device {
   size_t result_capacity_ = 0;
 
   std::deque<Stage> stages_;  // stay in place
+  // Of a stage that the device had no memory for: the next one takes it.
+  std::byte* spare_pinned_ = nullptr;
+  uint64_t spare_pinned_size_ = 0;
   Stage* batch_stage_ = nullptr;
   Stream batch_stream_ = nullptr;
   uint64_t bytes_in_flight_ = 0;
   bool is_lost_ = false;
+  bool has_no_device_memory_ = false;
+  bool has_no_pinned_ = false;
 };
 
 CudaPath::CudaPath(const SessionOptions& options, TensorAccess& access)

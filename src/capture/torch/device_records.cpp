@@ -27,6 +27,15 @@ std::optional<stats::TensorStats> statistics_in(PyObject* numbers) {
 
 }  // namespace
 
+const char* DeviceRecords::name_of(const TensorLook& look) {
+  if (name_ == nullptr || name_type_ != look.device_type || name_index_ != look.device_index) {
+    name_ = run_.intern(device_text(look))->c_str();
+    name_type_ = look.device_type;
+    name_index_ = look.device_index;
+  }
+  return name_;
+}
+
 bool DeviceRecords::is_full() const {
   return bytes_in_flight_ > kMaxBytesInFlight || waiting_.size() > kMaxWaiting || cuda_.is_full();
 }

@@ -41,6 +41,8 @@ class DeviceRecords {
       : options_(options), access_(access), run_(run), cuda_(options, access) {}
 
   [[nodiscard]] bool empty() const { return waiting_.empty(); }
+  /// "cuda:0" ..., as long as the run lives.
+  [[nodiscard]] const char* name_of(const TensorLook& look);
   /// The place of the next one.
   [[nodiscard]] RecordRef next() const { return RecordRef::waiting(waiting_.size()); }
   /// Asks the device for the tensor, which is as `look` says; false when it refuses, with the
@@ -73,6 +75,9 @@ class DeviceRecords {
   writer::NativeRun& run_;
   std::vector<WaitingRecord> waiting_;
   CudaPath cuda_;
+  const char* name_ = nullptr;  // of the device of the last tensor
+  int32_t name_type_ = 0;
+  int32_t name_index_ = 0;
   uint64_t bytes_in_flight_ = 0;  // in tensors of torch
 };
 

@@ -91,6 +91,24 @@ struct AssayBool : AssayInteger<unsigned char> {
   ASSAY_DEVICE static double value(Raw raw) { return raw != 0 ? 1.0 : 0.0; }
 };
 
+// One instruction of the device; which of two zeros it gives is its own choice.
+ASSAY_DEVICE float assay_smaller(float a, float b) {
+#ifdef ASSAY_ON_HOST
+  return b < a ? b : a;
+#else
+  return fminf(a, b);
+#endif
+}
+ASSAY_DEVICE float assay_larger(float a, float b) {
+#ifdef ASSAY_ON_HOST
+  return b >= a ? b : a;
+#else
+  return fmaxf(a, b);
+#endif
+}
+ASSAY_DEVICE double assay_smaller(double a, double b) { return b < a ? b : a; }
+ASSAY_DEVICE double assay_larger(double a, double b) { return b > a ? b : a; }
+
 // ---- One thread: the chains of one bucket of one block ------------------------------------------
 
 ASSAY_DEVICE unsigned assay_signs(assay_u64 group) {
@@ -111,18 +129,19 @@ struct AssayChain {
   int positive_inf_count;
   int negative_inf_count;
   bool is_negative;  // the sign of the bucket in the group at hand
-  bool is_all_finite;
 
   ASSAY_DEVICE void begin() {
     along = against = 0;
+    for (int p = 0; p < Type::kParities; ++p) squares[p] = 0;
+    forget_extremes();
+    nan_count = positive_inf_count = negative_inf_count = 0;
+    is_negative = false;
+  }
+  ASSAY_DEVICE void forget_extremes() {
     for (int p = 0; p < Type::kParities; ++p) {
-      squares[p] = 0;
       low[p] = static_cast<Value>(assay_infinity());
       high[p] = static_cast<Value>(-assay_infinity());
     }
-    nan_count = positive_inf_count = negative_inf_count = 0;
-    is_negative = false;
-    is_all_finite = true;
   }
   ASSAY_DEVICE void begin_group(bool now_negative) {
     const bool changes = now_negative != is_negative;
@@ -131,30 +150,47 @@ struct AssayChain {
     against = changes ? before : against;
     is_negative = now_negative;
   }
-  // Integers are.
-  ASSAY_DEVICE static bool is_finite(Value v) { return Type::kParities == 1 || v - v == 0; }
   ASSAY_DEVICE void add_extremes(int sixteen, Value v, bool finite) {
     const int p = sixteen % Type::kParities;
     low[p] = (finite & (v < low[p])) ? v : low[p];
     high[p] = (finite & (v > high[p])) ? v : high[p];
   }
-  // Without a branch: a thread waits for the latency of its operations, so those of several elements
-  // have to overlap. What is not finite is counted afterwards, where there is any.
-  ASSAY_DEVICE void add(int sixteen, Value v) {
-    const bool finite = is_finite(v);
-    add_extremes(sixteen, v, finite);
-    is_all_finite &= finite;
-    const double wide = static_cast<double>(finite ? v : static_cast<Value>(0));
+  ASSAY_DEVICE void add_sums(int sixteen, double wide) {
     if (sixteen == 1)
       against += wide;
     else
       along += wide;
     squares[sixteen % Type::kParities] += wide * wide;
   }
-  ASSAY_DEVICE void count_non_finite(Value v) {
+  // As if all values were finite and there were one zero. The number of instructions is what a large
+  // tensor waits for.
+  ASSAY_DEVICE void add_fast(int sixteen, Value v) {
+    const int p = sixteen % Type::kParities;
+    low[p] = assay_smaller(low[p], v);
+    high[p] = assay_larger(high[p], v);
+    add_sums(sixteen, static_cast<double>(v));
+  }
+  // Integers are.
+  ASSAY_DEVICE static bool is_finite(Value v) { return Type::kParities == 1 || v - v == 0; }
+  // Leaves out and counts what is not finite.
+  ASSAY_DEVICE void add(int sixteen, Value v) {
+    const bool finite = is_finite(v);
+    add_extremes(sixteen, v, finite);
     nan_count += v != v;
-    positive_inf_count += v - v != 0 && v > 0;
-    negative_inf_count += v - v != 0 && v < 0;
+    positive_inf_count += !finite && v > 0;
+    negative_inf_count += !finite && v < 0;
+    add_sums(sixteen, static_cast<double>(finite ? v : static_cast<Value>(0)));
+  }
+  // A square of a float32 is finite in fp64, so a sum of them is when all values are.
+  ASSAY_DEVICE bool has_non_finite() const {
+    const double all = squares[0] + squares[Type::kParities - 1];
+    return Type::kParities == 2 && all - all != 0;
+  }
+  // Which of two zeros an extreme is depends on their order.
+  ASSAY_DEVICE bool has_extreme_zero() const {
+    bool any = false;
+    for (int p = 0; p < Type::kParities; ++p) any |= (low[p] == 0) | (high[p] == 0);
+    return Type::kParities == 2 && any;
   }
 };
 
@@ -177,26 +213,25 @@ ASSAY_DEVICE void assay_run_rest(const typename Type::Raw* data, int count, assa
   }
 }
 
-// data   the first element of the block; count: of the block; group: number of its first
+// Whole groups, as fast as it goes.
 template <typename Type>
-ASSAY_DEVICE void assay_run_chain(const typename Type::Raw* data, int count, assay_u64 group,
-                                  int bucket, AssayChain<Type>* chain) {
-  const int full = count / kAssayGroup;
+ASSAY_DEVICE void assay_run_groups(const typename Type::Raw* data, int groups, assay_u64 group,
+                                   int bucket, AssayChain<Type>* chain) {
   int g = 0;
 #ifndef ASSAY_ON_HOST
   constexpr int kBatch = sizeof(typename Type::Raw) > 4 ? 4 : 8;  // groups that are read at once
   // The 16 threads of a block stand and fall together; the other half of a warp has another block.
   const unsigned lanes = 0xFFFFu << (threadIdx.x & 16);
   typename Type::Raw ahead[kBatch * 4];
-  if (kBatch <= full) {
+  if (kBatch <= groups) {
 #pragma unroll
     for (int k = 0; k < kBatch * 4; ++k) ahead[k] = data[k * kAssayBuckets + bucket];
   }
-  for (; g + kBatch <= full; g += kBatch) {
+  for (; g + kBatch <= groups; g += kBatch) {
     typename Type::Raw raw[kBatch * 4];
 #pragma unroll
     for (int k = 0; k < kBatch * 4; ++k) raw[k] = ahead[k];
-    if (g + 2 * kBatch <= full) {
+    if (g + 2 * kBatch <= groups) {
       const typename Type::Raw* next = data + (g + kBatch) * kAssayGroup + bucket;
 #pragma unroll
       for (int k = 0; k < kBatch * 4; ++k) ahead[k] = next[k * kAssayBuckets];
@@ -207,22 +242,45 @@ ASSAY_DEVICE void assay_run_chain(const typename Type::Raw* data, int count, ass
       const unsigned signs = __shfl_sync(lanes, own, (threadIdx.x & 16) + k);
       chain->begin_group(((signs >> bucket) & 1u) != 0);
 #pragma unroll
-      for (int s = 0; s < 4; ++s) chain->add(s, Type::value(raw[4 * k + s]));
+      for (int s = 0; s < 4; ++s) chain->add_fast(s, Type::value(raw[4 * k + s]));
     }
   }
 #endif
-  for (; g < full; ++g) {
+  for (; g < groups; ++g) {
     chain->begin_group(((assay_signs(group + static_cast<assay_u64>(g)) >> bucket) & 1u) != 0);
     for (int s = 0; s < 4; ++s)
-      chain->add(s, Type::value(data[g * kAssayGroup + s * kAssayBuckets + bucket]));
+      chain->add_fast(s, Type::value(data[g * kAssayGroup + s * kAssayBuckets + bucket]));
   }
-  const int done = full * kAssayGroup;
-  if (done < count)
-    assay_run_rest<Type>(data, count, group + static_cast<assay_u64>(full), bucket, chain);
-  if (!chain->is_all_finite) {
-    for (int at = bucket; at < count; at += kAssayBuckets)
-      chain->count_non_finite(Type::value(data[at]));
+}
+
+// data   the first element of the block; count: of the block; group: number of its first
+template <typename Type>
+ASSAY_DEVICE void assay_run_chain(const typename Type::Raw* data, int count, assay_u64 group,
+                                  int bucket, AssayChain<Type>* chain) {
+  const int groups = count / kAssayGroup;
+  chain->begin();
+  assay_run_groups<Type>(data, groups, group, bucket, chain);
+  if (chain->has_non_finite()) {
+    chain->begin();
+    for (int g = 0; g < groups; ++g) {
+      chain->begin_group(((assay_signs(group + static_cast<assay_u64>(g)) >> bucket) & 1u) != 0);
+      for (int s = 0; s < 4; ++s)
+        chain->add(s, Type::value(data[g * kAssayGroup + s * kAssayBuckets + bucket]));
+    }
+  } else if (chain->has_extreme_zero()) {
+    chain->forget_extremes();
+#ifndef ASSAY_ON_HOST
+#pragma unroll 4
+#endif
+    for (int g = 0; g < groups; ++g) {
+      for (int s = 0; s < 4; ++s) {
+        const typename Type::Raw raw = data[g * kAssayGroup + s * kAssayBuckets + bucket];
+        chain->add_extremes(s, Type::value(raw), true);
+      }
+    }
   }
+  if (groups * kAssayGroup < count)
+    assay_run_rest<Type>(data, count, group + static_cast<assay_u64>(groups), bucket, chain);
 }
 
 // ---- One block: its 16 chains in the host's tree ------------------------------------------------
@@ -354,7 +412,6 @@ ASSAY_DEVICE void assay_blocks_of(const void* data, assay_i64 count, assay_i64 b
   const assay_i64 first = block * block_elements;
   if (first < count) {
     AssayChain<Type> chain;
-    chain.begin();
     const assay_i64 rest = count - first;
     assay_run_chain<Type>(static_cast<const typename Type::Raw*>(data) + first,
                           static_cast<int>(rest < block_elements ? rest : block_elements),

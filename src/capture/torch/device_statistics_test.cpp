@@ -27,7 +27,6 @@ stats::TensorStats as_on_the_device(std::span<const typename Type::Raw> elements
     AssayChain<Type> chains[kAssayBuckets];
     const int64_t first = block * block_elements;
     for (int bucket = 0; bucket < kAssayBuckets; ++bucket) {
-      chains[bucket].begin();
       assay_run_chain<Type>(elements.data() + first,
                             static_cast<int>(std::min(count - first, block_elements)),
                             static_cast<uint64_t>(first / kAssayGroup), bucket, &chains[bucket]);
