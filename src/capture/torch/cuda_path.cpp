@@ -410,7 +410,7 @@ bool CudaPath::packed(PyObject* tensor, bool in_order, Ref* answer, TensorLook* 
     ticket->times = times;
     ticket->row_major = row_major != 0;
   }
-  return look->readable == Readable::Device;
+  return look->readable != Readable::Nothing;
 }
 
 CudaPath::Answer CudaPath::send(PyObject* tensor, const TensorLook& look, CudaTicket* ticket,

@@ -43,7 +43,7 @@ bool DeviceRecords::is_full() const {
 bool DeviceRecords::send(PyObject* tensor, const TensorLook& look, WaitingRecord* waiting) {
   waiting->text = kRefused;
   if (options_.device == nullptr) return false;
-  if (look.readable == Readable::Device && is_cuda(look)) {
+  if (is_cuda(look) || options_.force_device) {
     const char* why = kRefused;
     const CudaPath::Answer answer = cuda_.send(tensor, look, &waiting->cuda, &why);
     waiting->text = answer == CudaPath::Answer::Refused ? why : "";
