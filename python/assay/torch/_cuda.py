@@ -39,6 +39,10 @@ class _Refused(Exception):
     """A call of the driver or of NVRTC failed."""
 
 
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
 def _compiler() -> ctypes.CDLL:
     """NVRTC, by way of the library of torch that is linked with it and knows where it lies."""
     beside = Path(torch.__file__).parent / "lib" / "libcaffe2_nvrtc.so"
@@ -96,11 +100,12 @@ class CudaDevice:
         Exception: with the reason in its text; tensors of the device are then reduced by torch's own operators.
     """
 
-    def __init__(self, index: int, source: str) -> None:
+    def __init__(self, index: int, source: str, warn: Callable[[str], None]) -> None:
         self._index = index
         self._compiler = _compiler()
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._source = source
+        self._warn = warn
         major, minor = torch.cuda.get_device_capability(index)
         self._architecture = f"sm_{major}{minor}"
         context = ctypes.c_void_p()
@@ -115,7 +120,13 @@ class CudaDevice:
 
     def kernel(self, dtype: str) -> int:
         """The address of the function that sums the blocks of a type; 0 for a type that has none."""
-        return self._function(dtype, b"assay_blocks") if dtype in _TYPES else 0
+        if dtype not in _TYPES:
+            return 0
+        try:
+            return self._function(dtype, b"assay_blocks")
+        except Exception as error:  # whatever the host's libraries say, torch's operators are left
+            self._warn(f"statistics of {dtype} are taken by torch's operators, which is slower: {_first_line(error)}")
+            return 0
 
     def _function(self, dtype: str, name: bytes) -> int:
         code = compile_kernels(self._compiler, self._source, self._architecture, dtype)
@@ -193,8 +204,7 @@ def opened(index: int, source: str, warn: Callable[[str], None]) -> Optional[Cud
     if torch.version.cuda is None:
         return None
     try:
-        return CudaDevice(index, source)
+        return CudaDevice(index, source, warn)
     except Exception as error:  # whatever the host's libraries say, the capture goes on without them
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        warn(f"statistics on cuda:{index} are taken by torch's operators, which is slower: {first}")
+        warn(f"statistics on cuda:{index} are taken by torch's operators, which is slower: {_first_line(error)}")
         return None

@@ -137,7 +137,7 @@ class DevicePath:
             largest = kept.abs().amax()
             _, exponent = torch.frexp(largest)
             fits = ((largest == 0) | (largest > 1e-140)) & (largest < 1e140)
-            scale = torch.where(fits, one, torch.ldexp(one, (-exponent).clamp(-1000, 1000)))
+            scale = torch.where(fits, one, torch.exp2((-exponent).clamp(-1000, 1000).to(wide)))
             kept = kept * scale
         return torch.stack(
             [

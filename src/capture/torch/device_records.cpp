@@ -83,13 +83,12 @@ void DeviceRecords::fetch() {
     } else if (!waiting.is_whole && record.kind == native::RecordKind::Tensor &&
                options_.reads_elements()) {
       if (waiting.cuda.is_sent())
-        take_from_cuda(waiting, record);
+        take_from_cuda(waiting);
       else
-        take(next < count ? PyList_GET_ITEM(results.get(), next++) : nullptr, record);
+        take(next < count ? PyList_GET_ITEM(results.get(), next++) : nullptr, waiting);
     }
     waiting.step->count(record);
-    if (record.kind == native::RecordKind::Skipped && waiting.text.empty())
-      waiting.text = run_.stopped() ? "capture stopped" : kRefused;
+    if (record.kind == native::RecordKind::Skipped && waiting.text.empty()) waiting.text = kRefused;
     record.number =
         run_.push_record(record, waiting.shape.span(), waiting.strides.span(), waiting.text);
   }
@@ -102,7 +101,8 @@ void DeviceRecords::clear() {
   bytes_in_flight_ = 0;
 }
 
-void DeviceRecords::take_from_cuda(const WaitingRecord& waiting, native::Record& record) {
+void DeviceRecords::take_from_cuda(WaitingRecord& waiting) {
+  native::Record& record = waiting.record;
   if (cuda_.is_lost(waiting.cuda)) {
     record.kind = native::RecordKind::Skipped;
     return;
@@ -113,18 +113,22 @@ void DeviceRecords::take_from_cuda(const WaitingRecord& waiting, native::Record&
       storage_bytes(record.dtype, static_cast<uint64_t>(element_count(waiting.shape).value_or(0)))
           .value_or(0);
   const auto view = make_view(record.dtype, waiting.shape, {waiting.cuda.bytes, size_bytes});
-  if (view) take_bytes(*view, record);
+  if (view) take_bytes(*view, waiting);
 }
 
-void DeviceRecords::take_bytes(const TensorView& view, native::Record& record) {
+void DeviceRecords::take_bytes(const TensorView& view, WaitingRecord& waiting) {
+  native::Record& record = waiting.record;
   if (options_.digest || options_.verify) record.digest = stats::digest(view);
   if (options_.data != DataLevel::Full) return;
   append_elements(run_, view, record);
-  if (!record.payload) record.kind = native::RecordKind::Skipped;
+  if (record.payload) return;
+  record.kind = native::RecordKind::Skipped;
+  waiting.text = run_.stopped() ? "capture stopped" : "dropped, the queue was full";
 }
 
 // item: (statistics or None, host tensor or None)
-void DeviceRecords::take(PyObject* item, native::Record& record) {
+void DeviceRecords::take(PyObject* item, WaitingRecord& waiting) {
+  native::Record& record = waiting.record;
   PyObject* numbers = nullptr;
   PyObject* tensor = nullptr;
   if (item == nullptr || PyArg_ParseTuple(item, "OO", &numbers, &tensor) == 0) {
@@ -137,7 +141,7 @@ void DeviceRecords::take(PyObject* item, native::Record& record) {
   TensorLook look;
   access_.look(tensor, look);
   if (look.readable == Readable::Memory)
-    take_bytes(view_of(look), record);
+    take_bytes(view_of(look), waiting);
   else if (options_.data == DataLevel::Full)
     record.kind = native::RecordKind::Skipped;
 }

@@ -66,9 +66,9 @@ class DeviceRecords {
   void close() { cuda_.close(); }
 
  private:
-  void take(PyObject* item, native::Record& record);
-  void take_from_cuda(const WaitingRecord& waiting, native::Record& record);
-  void take_bytes(const TensorView& view, native::Record& record);
+  void take(PyObject* item, WaitingRecord& waiting);
+  void take_from_cuda(WaitingRecord& waiting);
+  void take_bytes(const TensorView& view, WaitingRecord& waiting);
 
   const SessionOptions& options_;
   TensorAccess& access_;

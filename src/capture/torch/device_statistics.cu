@@ -295,7 +295,7 @@ ASSAY_DEVICE Value assay_lower(Value a, Value b) {
   return a < b ? a : b;
 }
 
-// sign   1, or -1 for the largest of negated values
+// Of all chains, in the host's order: the lowest, or the highest as the lowest of negated values.
 template <typename Type>
 ASSAY_DEVICE double assay_reduce_extreme(const AssayChain<Type>* chains, bool of_highest) {
   typedef typename Type::Value Value;
