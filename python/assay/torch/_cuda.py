@@ -8,6 +8,8 @@ is asked for. Everything is called from inside the model's step, so nothing here
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -33,6 +35,7 @@ _TYPES = {
 _PINNED_FLAGS = 1 | 2  # portable, mapped into the device's addresses
 
 _programs: dict[tuple[str, str], bytes] = {}  # by architecture and type
+_modules: dict[tuple[int, str], int] = {}  # loaded ones, by context and type: captures to come use them, too
 
 
 class _Refused(Exception):
@@ -110,7 +113,7 @@ class CudaDevice:
         self._architecture = f"sm_{major}{minor}"
         context = ctypes.c_void_p()
         _call(self._driver, "cuDevicePrimaryCtxRetain", ctypes.byref(context), index)
-        self.context = context.value
+        self.context: int = context.value or 0
         self._stream = torch.cuda.Stream(index)  # type: ignore[no-untyped-call]
         self.stream: int = self._stream.cuda_stream
         self.current_stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
@@ -130,14 +133,21 @@ class CudaDevice:
 
     def _function(self, dtype: str, name: bytes) -> int:
         code = compile_kernels(self._compiler, self._source, self._architecture, dtype)
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        module, function = ctypes.c_void_p(_modules.get((self.context, dtype))), ctypes.c_void_p()
+        with self._current_context():
+            if not module:
+                _call(self._driver, "cuModuleLoadData", ctypes.byref(module), code)
+                _modules[self.context, dtype] = module.value or 0
+            _call(self._driver, "cuModuleGetFunction", ctypes.byref(function), module, name)
+        return function.value or 0
+
+    @contextmanager
+    def _current_context(self) -> Iterator[None]:
         _call(self._driver, "cuCtxPushCurrent_v2", ctypes.c_void_p(self.context))
         try:
-            _call(self._driver, "cuModuleLoadData", ctypes.byref(module), code)
-            _call(self._driver, "cuModuleGetFunction", ctypes.byref(function), module, name)
+            yield
         finally:
             self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
-        return function.value or 0
 
     def device_memory(self, size_bytes: int) -> int:
         """Memory of torch's own allocator; raises torch.OutOfMemoryError when there is none."""
@@ -151,11 +161,8 @@ class CudaDevice:
     def pinned_memory(self, size_bytes: int) -> int:
         """Memory of the host that the device writes by itself; raises when the host has none."""
         address = ctypes.c_void_p()
-        _call(self._driver, "cuCtxPushCurrent_v2", ctypes.c_void_p(self.context))
-        try:
+        with self._current_context():
             _call(self._driver, "cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size_bytes), _PINNED_FLAGS)
-        finally:
-            self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
         self._pinned_memory.append(address.value or 0)
         return address.value or 0
 
@@ -163,8 +170,9 @@ class CudaDevice:
         """Gives the memory back. Nothing of ours may be on its way."""
         for address in self._device_memory:
             torch.cuda.caching_allocator_delete(address)  # type: ignore[no-untyped-call]
-        for address in self._pinned_memory:
-            self._driver.cuMemFreeHost(ctypes.c_void_p(address))
+        with self._current_context():
+            for address in self._pinned_memory:
+                self._driver.cuMemFreeHost(ctypes.c_void_p(address))
         self._device_memory.clear()
         self._pinned_memory.clear()
 
