@@ -41,6 +41,18 @@ struct BlockStats {
 /// group  number of the sketch group (kSketchGroup values) that the first element begins
 using BlockKernel = BlockStats (*)(const std::byte* elements, int64_t count, uint64_t group);
 
+/// How many elements one block of a type has.
+[[nodiscard]] int64_t block_elements(DType dtype);
+
+/// The statistics of a tensor whose blocks were summed elsewhere and merged as compute_stats() does.
+///
+/// count      elements that were summed; times: how often each occurs
+/// row_major  whether they were summed in row-major order: only then is there a sketch
+/// Precondition: block_kernel(dtype) is not null, and the type is not Float64, whose sums may need
+/// a second pass.
+[[nodiscard]] TensorStats statistics_of_sums(const BlockStats& sums, DType dtype, int64_t count,
+                                             int64_t times, bool row_major);
+
 /// The kernel of a type; null for Complex, Int4, UInt4 and Bits types.
 [[nodiscard]] BlockKernel block_kernel(DType dtype);
 

@@ -255,11 +255,7 @@ TensorStats compute_stats(const TensorView& view, BlockRunner run_blocks) {
   job.kernel = block_kernel(view.dtype);
   job.dtype = view.dtype;
   job.element_bytes = std::max(1, type.element_bits / 8);
-  if (job.kernel == nullptr) {
-    job.block_elements = kValueBlockElements;
-  } else {
-    job.block_elements = job.element_bytes == 1 ? kByteBlockElements : kBlockElements;
-  }
+  job.block_elements = block_elements(view.dtype);
   BlockStats stats = run_job(job, run_blocks);
   if (view.dtype == DType::Float64 || job.kernel == nullptr) {
     job.scale = needed_scale(stats);
@@ -270,6 +266,18 @@ TensorStats compute_stats(const TensorView& view, BlockRunner run_blocks) {
     set_sketch(stats, job.scale, &out);
   // Types read as doubles come with their lazy bits applied.
   if (view.negative && job.kernel != nullptr) negate(&out);
+  return out;
+}
+
+int64_t block_elements(DType dtype) {
+  if (block_kernel(dtype) == nullptr) return kValueBlockElements;
+  return info(dtype).element_bits <= 8 ? kByteBlockElements : kBlockElements;
+}
+
+TensorStats statistics_of_sums(const BlockStats& sums, DType dtype, int64_t count, int64_t times,
+                               bool row_major) {
+  TensorStats out = finish(sums, count * info(dtype).element_values, times, 1);
+  if (row_major && has_sketch(dtype) && out.finite_count() != 0) set_sketch(sums, 1, &out);
   return out;
 }
 

@@ -1117,6 +1117,21 @@ def test_a_device_s_statistics_are_those_of_memory(tmp_path: Path, dtype: torch.
     assert l2 == pytest.approx(np.linalg.norm(finite), rel=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("size", [1e-200, 1e-310, 1e200, 1e307])
+def test_a_device_s_sums_stay_in_range(size: float, dtype: torch.dtype) -> None:
+    # given values whose squares no double holds
+    from assay.torch._device import DevicePath
+
+    values = torch.tensor([3.0, -4.0, 0.0], dtype=torch.float64) * size
+    path = DevicePath(stats=True, data=False)
+    path.send(values.to(dtype))
+    (*_, mean, l2), _ = path.fetch()[0]
+    # then mean and norm are those of 3, -4 and 0, or of their absolute values
+    assert l2 == pytest.approx(5 * size, rel=1e-12 if size > 1e-300 else 1e-8)
+    assert mean == pytest.approx((7 if dtype.is_complex else -1) / 3 * size, rel=1e-12 if size > 1e-300 else 1e-8)
+
+
 def test_numpy_agrees_with_safetensors_padding(tmp_path: Path) -> None:
     # Payloads of odd sizes leave gaps; safetensors' "no holes" rule is checked by its own reader.
     xs = [torch.full((n,), n, dtype=torch.uint8) for n in (1, 63, 64, 65, 0, 127)]

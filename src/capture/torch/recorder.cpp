@@ -48,7 +48,9 @@ void Session::Recorder::tensor(PyObject* tensor, const std::string* slot) {
   record.more = members_of(tensor);
   describe(record);
   if (by_storage) identify(record);
-  if (look_.readable == Readable::Device || session_.options_.force_device)
+  const bool is_on_device = look_.readable == Readable::Device || session_.options_.force_device;
+  // Nothing has to be waited for where nothing is read.
+  if (is_on_device && (session_.options_.reads_elements() || session_.options_.verify))
     record_device(std::move(record));
   else
     record_memory(record);
@@ -113,7 +115,7 @@ native::Record Session::Recorder::draft(const std::string* slot) const {
 void Session::Recorder::describe(native::Record& record) {
   record.dtype = look_.dtype;
   record.dtype_name = look_.dtype_name;
-  if (look_.readable == Readable::Device) record.device = run_.intern(device_text(look_))->c_str();
+  if (look_.readable == Readable::Device) record.device = session_.device_.name_of(look_);
   record.has_shape = look_.has_shape;
   record.ndim = look_.ndim;
 }
@@ -282,10 +284,11 @@ void Session::Recorder::record_device(native::Record record) {
       share(entry.record, seen);
     } else {
       entry.shares = seen.bytes->record;
+      entry.drops_sketch = seen.layout->contiguous && !at_hand_.contiguous;
       ++session_.shared_;
     }
   } else if (session_.options_.reads_elements()) {
-    if (!device.send(at_hand_.object, payload_bytes(look_))) {
+    if (!device.send(at_hand_.object, look_, &entry)) {
       entry.record.kind = native::RecordKind::Skipped;
       return device.add(std::move(entry));
     }

@@ -282,6 +282,7 @@ void Session::close() noexcept {
     failure_ = "the capture ended inside step " + std::to_string(latest_->step);
   off_ = true;
   fetch_device_results();
+  device_.close();
   run_->close();
   if (pending_ != nullptr && pending_->counts.records != 0) {
     pending_->counts.added_ms = milliseconds(pending_->added_ns);

@@ -562,6 +562,8 @@ void TensorAccess::use_exchange_table(bool use) {
 }
 bool TensorAccess::has_exchange_table() const { return impl_->table != nullptr; }
 
+bool is_cuda(const TensorLook& look) { return look.device_type == kCuda; }
+
 const char* device_text(const TensorLook& look) {
   const char* kind = "device";
   switch (look.device_type) {

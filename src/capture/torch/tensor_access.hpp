@@ -19,6 +19,8 @@ namespace assay::capture {
 [[nodiscard]] const char* class_name(const PyTypeObject* type);
 /// "cpu", "cuda:0" ... into a static or thread-local buffer.
 [[nodiscard]] const char* device_text(const TensorLook& look);
+/// On a device of CUDA; one of ROCm, which torch calls so as well, is none.
+[[nodiscard]] bool is_cuda(const TensorLook& look);
 
 /// Access to the tensors of the torch that this interpreter has imported. One object a process,
 /// created with the first use and leaked. Every member needs the GIL, leaves the error indicator as

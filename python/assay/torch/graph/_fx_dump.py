@@ -114,7 +114,9 @@ class FxDumper(OperatorObserver):
             tensor = tensor.detach().to(torch.float32)
         if tensor.device.type != "cpu":
             device = DevicePath(stats=False, data=True)
-            device.send(tensor)
+            if refused := device.send(tensor):
+                self._folder.entry.miss(operator.name, refused)
+                return
             ((_, copy),) = device.fetch()
             assert copy is not None
             tensor = copy
