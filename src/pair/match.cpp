@@ -74,12 +74,34 @@ void Matcher::group_tensors() {
                        " tensors of operators are not compared: the other side has modules only");
 }
 
+void Matcher::gather_ranks() {
+  if (options_.literal != nullptr) return;
+  for (const RankGroup& group : whole_.ranks.groups) {
+    if (group.golden.size() == group.mine.size()) continue;
+    gather_ranks(golden_, group.golden);
+    gather_ranks(mine_, group.mine);
+  }
+}
+
+void Matcher::gather_ranks(MatchSide& side, const std::vector<int>& ranks) {
+  const std::set<int> others(std::next(ranks.begin()), ranks.end());
+  for (auto& [place, nodes] : side.places) {
+    if (!others.contains(place.rank)) continue;
+    NodeRecords& first = side.places[{ranks.front(), place.step, place.part}];
+    for (auto node = nodes.begin(); node != nodes.end();) {
+      const bool is_new = first.try_emplace(node->first, node->second).second;
+      node = is_new ? nodes.erase(node) : std::next(node);
+    }
+  }
+}
+
 Result<Matching> Matcher::match() {
   // Room that nobody uses takes no memory; growing would take twice what there is.
   out_.pairs.reserve(std::min(golden_.run.records.size(), mine_.run.records.size()));
   ASSAY_TRY_STATUS(match_explicit());
   ASSAY_TRY_STATUS(use_ranks());
   group_tensors();
+  gather_ranks();
   ASSAY_TRY_STATUS(align_tokens());
   if (levels_) name_layer_types();
   for (const RankGroup& group : whole_.ranks.groups) {

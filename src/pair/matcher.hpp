@@ -65,6 +65,10 @@ class Matcher {
 
  private:
   void group_tensors();
+  /// Of ranks that are compared together, a node that the first one has not stands with the first
+  /// one's: an expert, say, that another rank holds.
+  void gather_ranks();
+  static void gather_ranks(MatchSide& side, const std::vector<int>& ranks);
 
   // ---- alignment of ranks and tokens ----
 

@@ -4,7 +4,7 @@
 #include "run/common_names.hpp"
 #include "run/execution_order.hpp"
 #include "run/lend.hpp"
-#include "run/stages.hpp"
+#include "run/local_numbers.hpp"
 
 namespace assay::run {
 
@@ -12,6 +12,7 @@ std::vector<std::string> reconcile(Run* golden, Run* mine) {
   std::vector<std::string> notes;
   for (const auto& [run, side] : {std::pair(golden, "golden: "), std::pair(mine, "mine: ")})
     if (const std::string note = number_stages_on(run); !note.empty()) notes.push_back(side + note);
+  for (std::string& note : number_experts_on(golden, mine)) notes.push_back(std::move(note));
   for (std::string& note : use_common_names(golden, mine)) notes.push_back(std::move(note));
   share_execution_order(golden, mine);
   for (const auto& [borrower, lender] : {std::pair(golden, mine), std::pair(mine, golden)})

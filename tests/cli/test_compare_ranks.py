@@ -148,3 +148,120 @@ def test_stages_of_several_ranks_are_put_together_first(tmp_path):
     done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "tp=2,pp=2")
     assert done.returncode == 0 and "same: 9 of 9 pairs equal in every value" in done.stdout, done.stdout + done.stderr
     assert "1 against 2 ranks, level api: shards are put together" in done.stdout
+
+
+# ---- experts of ranks ----
+
+EXPERTS, PLACES = 8, 4
+
+
+def mixture(wrong: int = -1) -> dict[str, np.ndarray]:
+    """A model of two layers of experts, of which one may be 1.5 times too large in layer 1."""
+    draw = np.random.default_rng(7)
+    nodes = {"model input": np.array([1, 2, 3])}
+    for layer in range(2):
+        nodes[f"model.layers.{layer}.attn output"] = draw.standard_normal((4, 16)).astype(np.float32)
+        for expert in range(EXPERTS):
+            name = f"model.layers.{layer}.mlp.experts.{expert} output"
+            nodes[name] = draw.standard_normal((2 + expert % 3, 16)).astype(np.float32)
+        nodes[f"model.layers.{layer}.mlp output"] = draw.standard_normal((4, 16)).astype(np.float32)
+    if wrong >= 0:
+        nodes[f"model.layers.1.mlp.experts.{wrong} output"] *= np.float32(1.5)
+    return nodes
+
+
+def places_of(nodes: dict[str, np.ndarray], places: int, local: bool) -> list[dict[str, np.ndarray]]:
+    """Ranks that each hold a part of the experts, in order, and all of the rest."""
+    each = EXPERTS // places
+    ranks: list[dict[str, np.ndarray]] = [{} for _ in range(places)]
+    for name, tensor in nodes.items():
+        before, found, after = name.partition("experts.")
+        if not found:
+            for rank in ranks:
+                rank[name] = tensor
+            continue
+        number, role = after.split(" ")
+        place = int(number) // each
+        ranks[place][f"{before}experts.{int(number) % each if local else number} {role}"] = tensor
+    return ranks
+
+
+def tell_places(run_folder: Path, places: int) -> None:
+    """Manifests of ranks that know their places."""
+    for rank in range(places):
+        host = {"rank": rank, "parallel": {"ep": {"rank": rank, "size": places}}}
+        manifest = {"format": "assay-run", "version": 1, "complete": True, "host": host}
+        (run_folder / f"rank{rank}" / "manifest.json").write_text(json.dumps(manifest))
+
+
+def differing(folder: Path) -> dict[str, str]:
+    rows = read_csv(the_report(folder))
+    return {row["node"]: row["rank"] for row in rows if float(row["relative_euclidean_distance"] or 0) > 0}
+
+
+@pytest.mark.parametrize("local", [True, False], ids=["numbered-from-0", "numbered-on"])
+def test_experts_are_compared_by_their_number_in_the_model(tmp_path, local):
+    golden = write_ranks(tmp_path / "golden", [mixture()])
+    mine = write_ranks(tmp_path / "mine", places_of(mixture(wrong=5), PLACES, local))
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", f"ep={PLACES}")
+    assert done.returncode == 0, done.stderr
+    said = "mine: experts are numbered from 0 in each of 4 places of ep: they are numbered on, 2 a place, so that "
+    assert (said + "those of ep 1 begin with 2" in done.stderr) == local, done.stderr
+    rows = {row["node"]: row for row in read_csv(the_report(tmp_path / "out"))}
+    assert len(rows) == 1 + 2 * (EXPERTS + 2) and {row["matched_by"] for row in rows.values()} == {"equal names"}
+    # expert 5 is the second one of the third place of two each
+    assert differing(tmp_path / "out") == {"model.layers.1.mlp.experts.5 output": "2"}
+    note = rows["model.layers.1.mlp.experts.5 output"]["note"]
+    assert ("in mine model.layers.1.mlp.experts.1 of rank 2" in note) == local, note
+    assert "in mine" not in rows["model.layers.1.mlp.experts.1 output"]["note"]  # of rank 0, where both are 1
+
+
+def test_experts_of_two_jobs_with_other_numbers_of_places(tmp_path):
+    golden = write_ranks(tmp_path / "golden", places_of(mixture(), 2, True))
+    tell_places(golden, 2)
+    mine = write_ranks(tmp_path / "mine", places_of(mixture(wrong=6), PLACES, True))
+    tell_places(mine, PLACES)
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "golden: experts are numbered from 0 in each of 2 places of ep" in done.stderr
+    assert differing(tmp_path / "out") == {"model.layers.1.mlp.experts.6 output": "3"}
+    assert len(read_csv(the_report(tmp_path / "out"))) == 1 + 2 * (EXPERTS + 2)
+
+
+def test_experts_of_equal_jobs_stay_as_they_are(tmp_path):
+    golden = write_ranks(tmp_path / "golden", places_of(mixture(), PLACES, True))
+    mine = write_ranks(tmp_path / "mine", places_of(mixture(wrong=6), PLACES, True))
+    for folder in (golden, mine):
+        tell_places(folder, PLACES)
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out")
+    assert done.returncode == 0 and "numbered" not in done.stderr, done.stderr
+    assert differing(tmp_path / "out") == {"model.layers.1.mlp.experts.0 output": "3"}
+
+
+def test_an_expert_without_tokens_does_not_shift_the_others(tmp_path):
+    nodes = {name: tensor for name, tensor in mixture().items() if not name.split(" ")[0].endswith("experts.7")}
+    golden = write_ranks(tmp_path / "golden", [nodes])
+    ranks = [
+        {name: tensor for name, tensor in rank.items() if rank_number or "experts.3" not in name}
+        for rank_number, rank in enumerate(places_of(nodes, 2, True))
+    ]
+    mine = write_ranks(tmp_path / "mine", ranks)
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "ep=2")
+    assert done.returncode == 0 and "4 a place" in done.stderr, done.stderr
+    assert differing(tmp_path / "out") == {}
+
+
+def test_experts_of_unknown_places_are_not_accused(tmp_path):
+    golden = write_ranks(tmp_path / "golden", [mixture()])
+    mine = write_ranks(tmp_path / "mine", places_of(mixture(), PLACES, True))
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "mine: experts look numbered within a rank: each of 4 ranks has some below 2, the other run has 8; only those "
+        "of rank 0 are compared, --parallel with ep=N tells which the others are"
+    ) in done.stderr
+    assert differing(tmp_path / "out") == {}
+    assert "first bad" not in done.stdout, done.stdout
+    golden_of_many = run("compare", mine, golden, "-cl", "api", "-o", tmp_path / "turned")
+    assert "golden: experts look numbered within a rank" in golden_of_many.stderr
+    assert differing(tmp_path / "turned") == {} and "first bad" not in golden_of_many.stdout
