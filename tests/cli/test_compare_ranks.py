@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from assay_command import read_csv, run, the_report
 
+import assay
+
 RANKS, LAYERS = 16, 3
 
 
@@ -98,8 +100,8 @@ def stages_of(nodes: dict[str, np.ndarray], numbered_on: bool) -> list[dict[str,
     """Two stages of two layers each."""
     stages: list[dict[str, np.ndarray]] = [{}, {}]
     for name, tensor in nodes.items():
-        layer = int(name.split(".")[2]) if "layers" in name else 0
-        own = name if numbered_on else name.replace(f"layers.{layer}", f"layers.{layer % 2}")
+        layer = int(name.split(" ")[0].split(".")[2]) if "layers" in name else 0
+        own = name if numbered_on else name.replace(f"layers.{layer}", f"layers.{layer % 2}", 1)
         stages[layer // 2][own] = tensor
     return stages
 
@@ -265,3 +267,26 @@ def test_experts_of_unknown_places_are_not_accused(tmp_path):
     golden_of_many = run("compare", mine, golden, "-cl", "api", "-o", tmp_path / "turned")
     assert "golden: experts look numbered within a rank" in golden_of_many.stderr
     assert differing(tmp_path / "turned") == {} and "first bad" not in golden_of_many.stdout
+
+
+# ---- groups told to other commands ----
+
+
+def test_groups_are_told_to_locate_and_to_python(tmp_path):
+    golden = write_ranks(tmp_path / "golden", [mixture()])
+    mine = write_ranks(tmp_path / "mine", places_of(mixture(), PLACES, True))
+    for command in (["locate"], ["compare", "-cl", "api", "-o", tmp_path / "out"]):
+        done = run(*command, golden, mine, "--parallel", "expert=4")
+        assert "experts are numbered from 0 in each of 4 places of ep" in done.stderr, done.stderr
+    refused = run("locate", golden, mine, "--parallel", "ep=2")
+    assert refused.returncode == 2 and "is a job of 2 ranks" in refused.stderr, refused.stderr
+
+    for parallel in ("ep=4", {"expert": 4}):
+        compared = assay.compare(golden, mine, parallel=parallel)
+        assert compared.counts["identical"] == 1 + 2 * (EXPERTS + 2)
+        assert any("numbered on, 2 a place" in note for note in compared.notes)
+        assert compared.located.to_dict() == assay.locate(golden, mine, parallel=parallel).to_dict()
+    with pytest.raises(assay.errors.FormatError, match="is no kind of group"):
+        assay.locate(golden, mine, parallel={"expertise": 4})
+    with pytest.raises(assay.errors.Error, match="is a job of 2 ranks"):
+        assay.compare(golden, mine, parallel="ep=2")
