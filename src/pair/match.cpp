@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "pair/matcher.hpp"
 #include "run/atb_names.hpp"
@@ -104,14 +105,23 @@ Result<Matching> Matcher::match() {
   gather_ranks();
   ASSAY_TRY_STATUS(align_tokens());
   if (levels_) name_layer_types();
+  if (whole_.ranks.has_replicas()) {
+    golden_.named = golden_.used;
+    mine_.named = mine_.used;
+  }
   for (const RankGroup& group : whole_.ranks.groups) {
     for (PlacePair places : tokens_) {
       places.golden.rank = group.golden.front();
       places.mine.rank = group.mine.front();
       token_ = places.token;
-      match_place(places);
+      if (group.is_again) {
+        match_again(places);
+      } else {
+        match_place(places);
+      }
     }
   }
+  if (by_policy_) count_levels();
   merge_ranks();
   list_leftovers();
   finish();
@@ -133,6 +143,18 @@ void Matcher::match_place(const PlacePair& places) {
   }
   if (places.rows == nullptr) return;
   keep_common_rows(*places.rows, first);
+  for (const size_t i : golden_used) golden_.used[i] = true;
+  for (const size_t i : mine_used) mine_.used[i] = true;
+}
+
+void Matcher::match_again(const PlacePair& places) {
+  const std::vector<size_t> golden_used = release(golden_, places.golden);
+  const std::vector<size_t> mine_used = release(mine_, places.mine);
+  const auto golden_paired = std::exchange(golden_paired_, {});
+  const auto mine_paired = std::exchange(mine_paired_, {});
+  match_place(places);
+  golden_paired_.insert(golden_paired.begin(), golden_paired.end());
+  mine_paired_.insert(mine_paired.begin(), mine_paired.end());
   for (const size_t i : golden_used) golden_.used[i] = true;
   for (const size_t i : mine_used) mine_.used[i] = true;
 }

@@ -132,7 +132,9 @@ def test_replicas_with_other_requests_are_neither_compared_nor_accused(tmp_path)
         done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / f"out{len(options)}", *options)
         assert done.returncode == 0 and "same: 9 of 9 pairs" in done.stdout, done.stdout
         assert "first bad" not in done.stdout and "both share" not in done.stdout, done.stdout
-    assert "golden has 1 replica, mine 2: those of equal numbers are compared" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "golden has 1 replica, mine 2: those that were given golden's inputs are compared with it" in said
+    assert "rank 1 (dp 1) has other inputs than golden: not compared" in said
 
 
 def test_stages_of_several_ranks_are_put_together_first(tmp_path):
@@ -267,6 +269,68 @@ def test_experts_of_unknown_places_are_not_accused(tmp_path):
     golden_of_many = run("compare", mine, golden, "-cl", "api", "-o", tmp_path / "turned")
     assert "golden: experts look numbered within a rank" in golden_of_many.stderr
     assert differing(tmp_path / "turned") == {} and "first bad" not in golden_of_many.stdout
+
+
+# ---- replicas ----
+
+
+def test_replicas_that_have_goldens_inputs_are_compared_with_it(tmp_path):
+    wrong = {**model(1), "model.layers.2.mlp output": model(1)["model.layers.2.mlp output"] * np.float32(1.5)}
+    golden = write_ranks(tmp_path / "golden", [model(1)])
+    mine = write_ranks(tmp_path / "mine", [model(1), model(2), wrong, model(1), model(3)])
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "dp=5")
+    assert done.returncode == 0, done.stderr
+    rows = read_csv(the_report(tmp_path / "out"))
+    assert sorted(row["rank"] for row in rows) == ["0"] * 9 + ["2"] * 9 + ["3"] * 9
+    assert differing(tmp_path / "out") == {"model.layers.2.mlp output": "2"}
+    said = " ".join(done.stdout.split())
+    assert "ranks 2-3 (dp 2-3) have golden's inputs: compared with it, too" in said
+    assert "ranks 1, 4 (dp 1, 4) have other inputs than golden: not compared" in said
+    # three ranks have peers: those that are compared
+    assert "rank 2 differs from its 2 peers, from model.layers.2.mlp output of step 0 on" in said
+
+
+def test_the_replica_with_goldens_inputs_need_not_be_the_first(tmp_path):
+    golden = write_ranks(tmp_path / "golden", [model(1)])
+    mine = write_ranks(tmp_path / "mine", [model(2), model(1)])
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "dp=2")
+    assert done.returncode == 0 and "same: 9 of 9 pairs" in done.stdout, done.stdout
+    assert {row["rank"] for row in read_csv(the_report(tmp_path / "out"))} == {"1"}
+    assert "rank 0 (dp 0) has other inputs than golden: not compared" in " ".join(done.stdout.split())
+
+
+def test_replicas_of_several_stages_and_shards(tmp_path):
+    """Two replicas of two stages of two ranks that hold halves, the second with a fault in its last stage."""
+
+    def job(nodes: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+        return [
+            {
+                name: np.ascontiguousarray(np.split(tensor, 2, axis=-1)[half]) if tensor.ndim == 2 else tensor
+                for name, tensor in stage.items()
+            }
+            for stage in stages_of(nodes, False)
+            for half in (0, 1)
+        ]
+
+    wrong = {**model(1), "model.layers.3.attn output": model(1)["model.layers.3.attn output"] * np.float32(1.5)}
+    golden = write_ranks(tmp_path / "golden", [model(1)])
+    mine = write_ranks(tmp_path / "mine", job(model(1)) + job(wrong))
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "tp=2,pp=2,dp=2")
+    assert done.returncode == 0, done.stderr
+    rows = read_csv(the_report(tmp_path / "out"))
+    assert len(rows) == 18 and {row["matched_by"] for row in rows} == {"equal names"}
+    assert differing(tmp_path / "out") == {"model.layers.3.attn output": "6"}  # and its other half on rank 7
+    assert "ranks 4-7 (dp 1) have golden's inputs" in " ".join(done.stdout.split())
+
+
+def test_replicas_without_captured_inputs_stay_out(tmp_path):
+    nodes = {name: tensor for name, tensor in model(1).items() if name != "model input"}
+    golden = write_ranks(tmp_path / "golden", [nodes])
+    mine = write_ranks(tmp_path / "mine", [nodes, nodes])
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "dp=2")
+    said = " ".join(done.stdout.split())
+    assert "same: 8 of 8 pairs" in said
+    assert "of rank 1 (dp 1) no inputs were captured that golden has, too: not compared" in said
 
 
 # ---- groups told to other commands ----
