@@ -110,6 +110,7 @@ class Renumbering {
       operation.node = renamed(operation.rank, InternedText(operation.node)).str();
       operation.module = renamed(operation.rank, InternedText(operation.module)).str();
     }
+    rename_trees();
   }
 
  private:
@@ -126,6 +127,27 @@ class Renumbering {
         found->named(std::to_string(found->number + offset)) + name.substr(found->name().size());
     keep_own_name(module_of_node(name), module_of_node(known->second));
     return known->second;
+  }
+
+  /// Ranks of several places may have had the same tree.
+  void rename_trees() {
+    std::vector<Run::RankTree> trees;
+    for (const Run::RankTree& one : run_.rank_trees) {
+      std::map<int64_t, std::vector<int>> places;
+      for (const int rank : one.ranks) {
+        const auto place = places_.find(rank);
+        places[place == places_.end() ? -1 : place->second].push_back(rank);
+      }
+      for (auto& [place, ranks] : places) {
+        trees.push_back({std::move(ranks), one.tree});
+        rename(trees.back().ranks.front(), &trees.back().tree);
+      }
+    }
+    run_.rank_trees = std::move(trees);
+  }
+  void rename(int rank, TopologyNode* node) {
+    node->name = renamed(rank, InternedText(node->name)).str();
+    for (TopologyNode& child : node->children) rename(rank, &child);
   }
 
   /// Layers and experts may both be numbered on.
@@ -163,6 +185,8 @@ class Experts {
       for (const auto& [rank, of_rank] : ranks)
         computed_ = std::max(computed_, *of_rank.rbegin() + 1);
     if (run->topology) declared_ = count_in(*run->topology);
+    for (const Run::RankTree& one : run->rank_trees)
+      declared_ = std::max(declared_, count_in(one.tree));
     places_ = places_in(*run, ranks_, "ep");
     if (!places_.empty()) size_ = size_of(*run, "ep");
   }
@@ -262,7 +286,56 @@ std::pair<bool, bool> find_local(const Experts& golden, const Experts& mine) {
   return best;
 }
 
+// ---- trees ----
+
+/// The number at the end of a name, as lists of modules have it.
+std::optional<int64_t> last_number(std::string_view name) {
+  const auto part = layer_of_part(name.substr(name.rfind('.') + 1));
+  return part && part->before.empty() && part->after.empty() ? std::optional(part->number)
+                                                             : std::nullopt;
+}
+
+/// Members of a list in their order; what is none behind the one that it stood behind.
+size_t place_for(const TopologyNode& child, size_t behind, const std::vector<TopologyNode>& among) {
+  const auto number = last_number(child.name);
+  if (!number) return behind;
+  for (size_t i = 0; i < among.size(); ++i) {
+    const auto other = last_number(among[i].name);
+    if (other && *other > *number) return i;
+  }
+  return among.size();
+}
+
+/// A module that a rank only holds the place of has nothing below it.
+void join_into(const TopologyNode& from, TopologyNode* to) {
+  if (to->children.empty() && !from.children.empty()) {
+    *to = from;
+    return;
+  }
+  size_t behind = to->children.size();
+  for (const TopologyNode& child : from.children) {
+    const auto found = std::ranges::find(to->children, child.name, &TopologyNode::name);
+    if (found != to->children.end()) {
+      join_into(child, &*found);
+      behind = static_cast<size_t>(found - to->children.begin()) + 1;
+      continue;
+    }
+    const size_t place = place_for(child, behind, to->children);
+    to->children.insert(to->children.begin() + static_cast<std::ptrdiff_t>(place), child);
+    behind = place + 1;
+  }
+}
+
 }  // namespace
+
+void join_trees(Run* run) {
+  if (run->rank_trees.size() > 1) {
+    run->topology = std::move(run->rank_trees.front().tree);
+    for (size_t i = 1; i < run->rank_trees.size(); ++i)
+      join_into(run->rank_trees[i].tree, &*run->topology);
+  }
+  run->rank_trees.clear();
+}
 
 std::string number_stages_on(Run* run) {
   if (run->parallel.empty()) return {};

@@ -23,4 +23,7 @@ namespace assay::run {
 /// returns  one sentence for each run of which that holds
 [[nodiscard]] std::vector<std::string> number_experts_on(Run* golden, Run* mine);
 
+/// Makes the trees of ranks (run::Run::rank_trees) one, that of the whole model.
+void join_trees(Run* run);
+
 }  // namespace assay::run

@@ -190,5 +190,62 @@ TEST(NumberExpertsOn, BehindLayersThatAreNumberedOn) {
   EXPECT_EQ(mine.own_names.at("layers.1.experts.1"), "layers.0.experts.0");
 }
 
+// ---- trees ----
+
+TopologyNode tree_of(std::vector<TopologyNode> layers, std::vector<TopologyNode> behind = {}) {
+  TopologyNode root{"", "Model", {{"layers", "ModuleList", std::move(layers)}}};
+  for (TopologyNode& node : behind) root.children.push_back(std::move(node));
+  return root;
+}
+
+TopologyNode layer(const std::string& number) {
+  const std::string name = "layers." + number;
+  return {name, "Layer", {{name + ".mlp", "MLP", {}}}};
+}
+
+std::vector<std::string> names_of(const TopologyNode& node) {
+  std::vector<std::string> names{node.name};
+  for (const TopologyNode& child : node.children)
+    for (std::string& name : names_of(child)) names.push_back(std::move(name));
+  return names;
+}
+
+TEST(JoinTrees, OfStagesThatNumberFromZero) {
+  run::Run run = pipeline_of({{0, "layers.0"}, {1, "layers.0"}, {2, "layers.0"}}, 3);
+  // The first two stages have the same tree.
+  run.rank_trees = {{{0, 1}, tree_of({layer("0")})},
+                    {{2}, tree_of({layer("0")}, {{"norm", "Norm", {}}})}};
+  EXPECT_FALSE(number_stages_on(&run).empty());
+  join_trees(&run);
+  ASSERT_TRUE(run.topology);
+  EXPECT_THAT(names_of(*run.topology),
+              ElementsAre("", "layers", "layers.0", "layers.0.mlp", "layers.1", "layers.1.mlp",
+                          "layers.2", "layers.2.mlp", "norm"));
+  EXPECT_THAT(run.rank_trees, IsEmpty());
+}
+
+TEST(JoinTrees, KeepsTheOrderOfListsAndOfTheirNeighbours) {
+  run::Run run;
+  const TopologyNode missing{"layers.2", "PPMissingLayer", {}};
+  run.rank_trees = {
+      {{0}, tree_of({layer("0"), missing, layer("10")}, {{"head", "Linear", {}}})},
+      {{1}, tree_of({layer("2"), layer("9")}, {{"norm", "Norm", {}}, {"head", "Linear", {}}})}};
+  join_trees(&run);
+  ASSERT_TRUE(run.topology);
+  EXPECT_THAT(
+      names_of(*run.topology),
+      ElementsAre("", "layers", "layers.0", "layers.0.mlp", "layers.2", "layers.2.mlp", "layers.9",
+                  "layers.9.mlp", "layers.10", "layers.10.mlp", "norm", "head"));
+  EXPECT_EQ(run.topology->children[0].children[1].type, "Layer");
+}
+
+TEST(JoinTrees, LeavesTheOneTreeOfAllRanks) {
+  run::Run run;
+  run.topology = tree_of({layer("0")});
+  run.rank_trees = {{{0, 1, 2}, tree_of({layer("0")})}};
+  join_trees(&run);
+  EXPECT_THAT(names_of(*run.topology), ElementsAre("", "layers", "layers.0", "layers.0.mlp"));
+}
+
 }  // namespace
 }  // namespace assay::run

@@ -14,6 +14,7 @@ std::vector<std::string> reconcile(Run* golden, Run* mine) {
   for (const auto& [run, side] : {std::pair(golden, "golden: "), std::pair(mine, "mine: ")})
     if (const std::string note = number_stages_on(run); !note.empty()) notes.push_back(side + note);
   for (std::string& note : number_experts_on(golden, mine)) notes.push_back(std::move(note));
+  for (Run* run : {golden, mine}) join_trees(run);
   for (std::string& note : use_common_names(golden, mine)) notes.push_back(std::move(note));
   share_execution_order(golden, mine);
   for (const auto& [borrower, lender] : {std::pair(golden, mine), std::pair(mine, golden)})

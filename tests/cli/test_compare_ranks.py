@@ -333,6 +333,53 @@ def test_replicas_without_captured_inputs_stay_out(tmp_path):
     assert "of rank 1 (dp 1) no inputs were captured that golden has, too: not compared" in said
 
 
+# ---- trees of stages ----
+
+
+def write_tree(folder: Path, layers: range) -> None:
+    """The tree of a rank that holds these layers; their numbers are those of their names."""
+
+    def module(name: str, kind: str, *children: dict) -> dict:
+        return {"name": name, "type": kind, "children": list(children)}
+
+    blocks = [
+        module(
+            f"model.layers.{layer}",
+            "Block",
+            module(
+                f"model.layers.{layer}.self_attention",
+                "SelfAttention",
+                module(f"model.layers.{layer}.self_attention.o", "Linear"),
+            ),
+            module(f"model.layers.{layer}.mlp", "MLP", module(f"model.layers.{layer}.mlp.down", "Linear")),
+        )
+        for layer in layers
+    ]
+    tree = module("", "LM", module("model", "Model", module("model.layers", "ModuleList", *blocks)))
+    (folder / "topology.json").write_text(json.dumps(tree))
+
+
+@pytest.mark.parametrize("numbered_on", [True, False], ids=["numbered-on", "numbered-from-0"])
+@pytest.mark.parametrize(("level", "pairs"), [("layer", 4), ("module", 8)])
+def test_levels_need_only_the_tree_of_each_stage(tmp_path, numbered_on, level, pairs):
+    nodes = {name.replace(".attn", ".self_attention"): tensor for name, tensor in model(1).items()}
+    for layer in range(4):
+        nodes[f"model.layers.{layer} output"] = nodes[f"model.layers.{layer}.mlp output"] + np.float32(1)
+    golden = write_ranks(tmp_path / "golden", [nodes])
+    write_tree(golden / "rank0", range(4))
+    wrong = {name: tensor * np.float32(1.5) if "layers.3" in name else tensor for name, tensor in nodes.items()}
+    mine = write_ranks(tmp_path / "mine", stages_of(wrong, numbered_on))
+    for stage in (0, 1):
+        write_tree(mine / f"rank{stage}", range(2 * stage, 2 * stage + 2) if numbered_on else range(2))
+    done = run("compare", golden, mine, "-cl", level, "-o", tmp_path / "out", "--parallel", "pp=2")
+    assert done.returncode == 0, done.stderr
+    rows = read_csv(the_report(tmp_path / "out"))
+    assert len(rows) == pairs, [row["node"] for row in rows]
+    assert "matched 100.0 % of the tensors" in done.stdout, done.stdout
+    assert all(rank == "1" and "layers.3" in node for node, rank in differing(tmp_path / "out").items())
+    assert len(differing(tmp_path / "out")) == pairs / 4
+
+
 # ---- groups told to other commands ----
 
 
