@@ -27,13 +27,14 @@ from bench.report import Row
 
 LAYERS, EXPERTS, SHAPE = 8, 8, (4, 16)
 STAGES, PLACES = 4, 4
-FAULT = 0.5  # relative size, of a half of the layers of one rank
+FAULTS = (0.15, 0.6)  # relative size, of a half of the layers of one rank
+LARGEST_NOISE = 0.09  # a rank that is off by more is not healthy
 # So many times the largest error of a healthy rank at the same place: what can be told from noise.
 VISIBLE = 30.0
 KINDS = {
-    "stages-from-0": "4 stages that each number their layers from 0, of 3 to 5 replicas of one prompt",
+    "stages-from-0": "4 stages that each number their layers from 0, of 1 to 5 replicas of one prompt",
     "stages-through": "4 stages that number their layers through",
-    "experts-from-0": "8 experts on 4 places that number them from 0, of 3 to 5 replicas",
+    "experts-from-0": "8 experts on 4 places that number them from 0, of 1 to 5 replicas",
     "experts-through": "8 experts on 4 places, by their number in the model",
     "experts-untold": "experts numbered from 0, and nobody tells the places",
     "replicas": "4 to 9 replicas, some of them with other prompts",
@@ -53,12 +54,12 @@ class Jobs(Campaign):
     about = (
         f"Two runs of a model of {LAYERS} layers and {EXPERTS} experts a layer: golden by one rank, or as mine, and "
         "mine as a job. Ranks are equal to golden, or off by errors whose sizes are log-normal, with sigma up to 2 "
-        "between ranks. Each world is compared twice: as it is, and with one rank that is off by half in a half of "
-        "its layers.",
+        f"between ranks, and {100 * LARGEST_NOISE:g} % at most. Each world is compared twice: as it is, and with one "
+        "rank that is off by 15 to 60 % in a half of its layers.",
         "*accused*: a rank of the healthy job was named, or another one than the wrong one. *unseen*: the wrong rank "
-        f"was not named, though its error is {VISIBLE:g} times the largest one of the others at the same place. Both "
-        "must be 0. *seen* and *in noise*: wrong ranks that were named, and that were nearer to the others and need "
-        "not be.",
+        f"was not named, though its error is {VISIBLE:g} times the largest one of the others at the same place; of a "
+        "single replica, whose ranks have no peers, that the worst row is not of that rank. Both must be 0. *seen* and "
+        "*in noise*: wrong ranks that were named, and that were nearer to the others and need not be.",
     )
     weight = 0.25
     timeout_s = 120.0
@@ -100,6 +101,8 @@ class Jobs(Campaign):
                 mistakes += accused
                 result["accused"] += bool(accused)
                 is_seen = any(rank == world.wrong for rank, _ in named)
+                if not world.has_peers:
+                    is_seen = _said(assay, folder, "faulty", world)[0]["worst"][0]["rank"] == world.wrong
                 result["seen"] = int(is_seen)
                 result["in noise"] = int(not is_seen and not world.is_visible)
                 result["unseen"] = int(not is_seen and world.is_visible)
@@ -135,6 +138,7 @@ class World:
         parallel: the option that tells the groups; "" tells nothing.
         wrong: the rank with the fault.
         is_visible: whether that can be told from noise.
+        has_peers: whether other ranks hold the same tensors.
         about: of the noise, for people.
     """
 
@@ -144,6 +148,7 @@ class World:
     parallel: str
     wrong: Optional[int]
     is_visible: bool
+    has_peers: bool
     about: str
 
     def write(self, folder: Path) -> None:
@@ -207,13 +212,20 @@ def draw_world(kind: str, number: int) -> World:
     spread = draw.choice(SPREADS)
     size = 0.0 if draw.random() < 0.25 else 10 ** draw.uniform(-6, -3)
     rows = draw.uniform(0.1, 0.7)  # sigma between the tensors of a rank
+    fault = draw.uniform(*FAULTS)
     about = f"errors of {size:.1e}, sigma {spread} between ranks and {rows:.1f} within"
     if kind in ("three", "ranks"):
         count = 3 if kind == "three" else draw.choice((4, 8, 16, 64))
         replicas = [model(draw.randrange(1, 2**20)) for _ in range(count)]
         golden = list(replicas)
     else:
-        count = draw.randint(4, 9) if kind == "replicas" else 1 if kind == "experts-untold" else draw.randint(3, 5)
+        count = (
+            draw.randint(4, 9)
+            if kind == "replicas"
+            else 1
+            if kind == "experts-untold"
+            else draw.choice((1, 3, 3, 4, 5))
+        )
         prompt = draw.randrange(1, 2**20)
         others = draw.sample(range(count), draw.randint(1, count - 3)) if kind == "replicas" else []
         replicas = [model(prompt + 1 + i if i in others else prompt) for i in range(count)]
@@ -232,19 +244,21 @@ def draw_world(kind: str, number: int) -> World:
             names.append(own)
     parallel = told(kind, len(replicas))
     if kind == "experts-untold":
-        return World(golden, healthy, None, parallel, None, False, about)
+        return World(golden, healthy, None, parallel, None, False, False, about)
     same = [i for i in range(len(healthy)) if kind != "replicas" or i not in others]
     wrong = draw.choice(same)
     faulty = [dict(tensors) for tensors in healthy]
     chosen = [name for name in names[wrong] if has_fault(name, kind)]
     for name in chosen:
         own = names[wrong][name]
-        faulty[wrong][own] = faulty[wrong][own] * numpy.float32(1 + FAULT)
+        faulty[wrong][own] = faulty[wrong][own] * numpy.float32(1 + fault)
     rest = [i for i in same if i != wrong]
-    is_visible = all(
-        VISIBLE * max((errors[i][name] for i in rest if name in errors[i]), default=0.0) < FAULT for name in chosen
-    )
-    return World(golden, healthy, faulty, parallel, wrong, is_visible, about)
+    if len(replicas) > 1:
+        peers = [max(errors[i][name] for i in rest if name in errors[i]) for name in chosen]
+        is_visible = VISIBLE * max(peers) < fault
+    else:
+        is_visible = 2 * max(size for of_rank in errors for size in of_rank.values()) < fault
+    return World(golden, healthy, faulty, parallel, wrong, is_visible, len(replicas) > 1, about)
 
 
 def has_fault(name: str, kind: str) -> bool:
@@ -269,8 +283,10 @@ def noisy(
     of_rank = math.exp(spread * noise.standard_normal())
     off, sizes = {}, {}
     for name, tensor in tensors.items():
-        sizes[name] = 0.0 if tensor.dtype.kind == "i" else size * of_rank * math.exp(rows * noise.standard_normal())
-        error = noise.standard_normal(tensor.shape) * float(numpy.sqrt(numpy.mean(numpy.square(tensor, dtype=float))))
+        of_tensor = size * of_rank * math.exp(rows * noise.standard_normal())
+        sizes[name] = 0.0 if tensor.dtype.kind == "i" else min(of_tensor, LARGEST_NOISE)
+        error = noise.standard_normal(tensor.shape)
+        error *= numpy.linalg.norm(tensor.astype(float)) / numpy.linalg.norm(error)
         off[name] = tensor if sizes[name] == 0 else (tensor + sizes[name] * error).astype(tensor.dtype)
     return off, sizes
 

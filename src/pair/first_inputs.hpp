@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,8 +30,6 @@ class FirstInputs {
   [[nodiscard]] std::set<int64_t> steps_of(int rank) const;
 
  private:
-  [[nodiscard]] std::string place_of(size_t record) const;
-
   const run::Run& run_;
   std::map<std::pair<int, int64_t>, std::vector<size_t>> inputs_;  // rank, step
 };

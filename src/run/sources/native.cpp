@@ -52,6 +52,11 @@ std::vector<RankFolder> find_rank_folders(const std::vector<FolderEntry>& entrie
   return folders;
 }
 
+bool have_same_modules(const TopologyNode& a, const TopologyNode& b) {
+  return a.name == b.name && a.type == b.type &&
+         std::ranges::equal(a.children, b.children, have_same_modules);
+}
+
 /// Reads the trees of ranks; most have the same one.
 class TreeReader {
  public:
@@ -69,8 +74,12 @@ class TreeReader {
     if (is_new) {
       Result<TopologyNode> tree = in_file(path, topology::read_model_tree(as_text(file->bytes())));
       if (tree) {
-        known->second = run_.rank_trees.size();
-        run_.rank_trees.push_back({{}, *std::move(tree)});
+        // Files of one tree may differ in the order of execution.
+        const auto alike = std::ranges::find_if(run_.rank_trees, [&](const Run::RankTree& one) {
+          return have_same_modules(one.tree, *tree);
+        });
+        known->second = static_cast<size_t>(alike - run_.rank_trees.begin());
+        if (alike == run_.rank_trees.end()) run_.rank_trees.push_back({{}, *std::move(tree)});
       } else {
         run_.warnings.push_back(tree.error().describe());
       }
