@@ -31,6 +31,7 @@ from bench.campaign.damage import DamageOfRuns
 from bench.campaign.engine import Loop, clock, run_case, say_on_stderr
 from bench.campaign.fuzzing import Fuzzing
 from bench.campaign.gates import FaultyGates, HealthyGates
+from bench.campaign.jobs import Jobs
 from bench.campaign.kills import Kills
 from bench.campaign.large import Large
 from bench.campaign.ranks import Ranks
@@ -89,6 +90,7 @@ def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
     return (
         Large(),
         Ranks(),
+        Jobs(),
         Fuzzing(options.fuzzers),
         Kills(),
         DamageOfRuns(),

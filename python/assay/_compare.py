@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 from . import _core, _html
 from ._page import show_page
 from ._pairs import PathLike, TokenMap, json_text, token_pairs
+from ._parallel import Parallel, sizes_text
 
 if TYPE_CHECKING:
     from assay._locate import Finding, Verdict
@@ -220,6 +221,7 @@ def compare(
     algorithms: Sequence[Union[str, Callable[[Any, Any], Any]]] = (),
     token_map: TokenMap = (),
     ranks: Sequence[int] = (),
+    parallel: Parallel = None,
     allow_unmatched: Sequence[str] = (),
     jobs: int = 0,
     max_memory: int = 0,
@@ -244,6 +246,8 @@ def compare(
             ``(golden, mine) -> number | text | (number or text, message)`` of two flat float32 arrays.
         token_map: pairs (step of golden, step of mine); by default equal ids.
         ranks: compare only these.
+        parallel: sizes of the parallel groups of mine's job, the fastest first, ``"tp=8,pp=4,dp=2"`` or a dict of that;
+            by default what its manifests say.
         allow_unmatched: shell patterns on names of the golden run: tensors that need no partner of their name.
         jobs: threads; 0 means one a core.
         max_memory: bytes of file pages kept in memory; 0 means 256 MiB.
@@ -262,6 +266,7 @@ def compare(
     """
     map_text = json_text(map)
     pairs: dict[str, Any] = {"token_map": token_pairs(token_map), "ranks": list(ranks)}
+    pairs["parallel"] = sizes_text(parallel)
     files = [item for item in algorithms if isinstance(item, str)]
     if files:
         os.environ.setdefault("ASSAY_PYTHON", sys.executable)  # their helper process is one of this Python

@@ -254,7 +254,7 @@ class _Comparison:
 
     def write_page(self, path: str) -> None: ...
 
-def compare_runs(golden: str, mine: str, *, level: str = 'api', stats: bool = False, weights: bool = False, compat: str = 'none', atol: float | None = None, rtol: float | None = None, cos: float | None = None, rel_l2: float | None = None, thresholds: str = '', map: str = '', mapping_file: str = '', algorithm_files: Sequence[str] = [], algorithms: Sequence[tuple[str, object]] = [], token_map: Sequence[tuple[int, int]] = [], ranks: Sequence[int] = [], allow_unmatched: Sequence[str] = [], jobs: int = 0, max_memory: int = 0) -> _Comparison:
+def compare_runs(golden: str, mine: str, *, level: str = 'api', stats: bool = False, weights: bool = False, compat: str = 'none', atol: float | None = None, rtol: float | None = None, cos: float | None = None, rel_l2: float | None = None, thresholds: str = '', map: str = '', mapping_file: str = '', algorithm_files: Sequence[str] = [], algorithms: Sequence[tuple[str, object]] = [], token_map: Sequence[tuple[int, int]] = [], ranks: Sequence[int] = [], parallel: str = '', allow_unmatched: Sequence[str] = [], jobs: int = 0, max_memory: int = 0) -> _Comparison:
     """Compares two runs by path; thresholds and map are JSON texts."""
 
 def compare_arrays(golden: Annotated[NDArray, dict(device='cpu', writable=False)], mine: Annotated[NDArray, dict(device='cpu', writable=False)], *, compat: str = 'none', kl_divergence: bool = True, jobs: int = 1) -> dict:

@@ -13,6 +13,7 @@ from typing import Any, Optional, Union
 
 from . import _html
 from ._pairs import PathLike, TokenMap, json_text, token_pairs
+from ._parallel import Parallel, sizes_text
 
 # Native, without a stub: this file has its types.
 _opcheck: Any = importlib.import_module("assay._opcheck")
@@ -217,6 +218,7 @@ def locate(
     map: Union[PathLike, Sequence[Mapping[str, str]], None] = None,
     token_map: TokenMap = (),
     ranks: Sequence[int] = (),
+    parallel: Parallel = None,
     jobs: int = 0,
     max_memory: int = 0,
 ) -> Verdict:
@@ -237,6 +239,7 @@ def locate(
             of `assay.compare`; the modules below go along. Entries with a slice or a reduction count only there.
         token_map: pairs (step of golden, step of mine); by default found by their tokens and positions.
         ranks: judge only these.
+        parallel: sizes of the parallel groups of mine's job, as `assay.compare` takes them.
         jobs: threads; 0 means one a core.
         max_memory: bytes of working tensors; 0 means 2 GiB.
 
@@ -255,6 +258,7 @@ def locate(
         raise ValueError("floor and floor_runs exclude each other")
     runs = [(os.fspath(first), os.fspath(second)) for first, second in floor_runs]
     steps = token_pairs(token_map)
+    groups = sizes_text(parallel)
     document, text = _opcheck._locate(
         os.fspath(golden),
         os.fspath(mine),
@@ -267,9 +271,12 @@ def locate(
         json_text(map),
         steps,
         list(ranks),
+        groups,
         jobs,
         max_memory,
-        _asked(own_error, [] if save_floor else runs, save_floor or floor, golden_weights, slice, map, steps, ranks),
+        _asked(
+            own_error, [] if save_floor else runs, save_floor or floor, golden_weights, slice, map, steps, ranks, groups
+        ),
     )
     return Verdict(json.loads(document), text)
 
@@ -283,12 +290,14 @@ def _asked(
     map: Union[PathLike, Sequence[Mapping[str, str]], None],
     steps: Sequence[tuple[int, int]],
     ranks: Sequence[int],
+    groups: str,
 ) -> str:
     """What decides the verdict, as options of ``assay locate`` with a blank before each; a `map` only where it is a
     file."""
     words = [
         *(("--token-map", ",".join(f"{golden}:{mine}" for golden, mine in steps)) if steps else ()),
         *(("--ranks", ",".join(str(rank) for rank in ranks)) if ranks else ()),
+        *(("--parallel", groups) if groups else ()),
         *(("--map", os.fspath(map)) if isinstance(map, (str, os.PathLike)) else ()),
         *(() if own_error else ("--own-error", "off")),
         *(word for first, second in floor_runs for word in ("--floor-run", f"{first}:{second}")),

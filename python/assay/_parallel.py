@@ -17,7 +17,7 @@ from typing import Any, Optional, Union
 from assay import _manifest
 from assay.errors import FormatError
 
-__all__ = ["Parallel", "parse_parallel", "places_of_rank", "told_places"]
+__all__ = ["Parallel", "parse_parallel", "places_of_rank", "sizes_text", "told_places"]
 
 Parallel = Union[None, str, Mapping[str, int]]
 Places = dict[str, dict[str, int]]
@@ -70,6 +70,19 @@ def parse_parallel(parallel: Parallel) -> dict[str, int]:
             raise FormatError("Usage", f"parallel {parallel!r}: {name!r} {why}")
         sizes[kind] = size
     return sizes
+
+
+def sizes_text(parallel: Parallel) -> str:
+    """What was told as the native code takes it.
+
+    Raises:
+        FormatError: it is something else.
+
+    Example:
+        >>> sizes_text({"tensor": 2, "data": 4})
+        'tp=2,dp=4'
+    """
+    return ",".join(f"{kind}={size}" for kind, size in parse_parallel(parallel).items())
 
 
 def told_places(sizes: dict[str, int], rank: int, world_size: int) -> Places:

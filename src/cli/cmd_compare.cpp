@@ -53,7 +53,6 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   options.limits = request.limits;
   options.user = request.user;
   options.allow_unmatched = request.allow_unmatched;
-  options.parallel = request.parallel;
   if (!request.details.empty() && request.html.empty())
     return fail(Errc::Usage, "--details is about the page, which --html FILE names");
   if (!request.html.empty())
@@ -399,10 +398,6 @@ void add_input_options(Command& command, CompareRequest& request) {
                 request.level);
   add_pair_options(command, request.user, request.verdict_options.asked.options);
   command.add("--rank, -r N", "Compare only this rank", request.rank);
-  command.add(
-      "--parallel SIZES",
-      "Groups of mine's job, the fastest first: tp=8,pp=4,dp=2; default: as its manifests say",
-      parsed_into(request.parallel, run::parse_parallel));
   command.add("--op-mapping-file, -mf PATH",
               "Own table of operator types: op_mapping_file.json or its folder",
               request.op_mapping_file);

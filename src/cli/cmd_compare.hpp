@@ -45,7 +45,6 @@ struct CompareRequest {
   RayRequest ray;
 
   std::vector<std::string> custom_algorithms;
-  run::ParallelSizes parallel;  // --parallel
   std::string op_mapping_file;
   bool weight = false;
 

@@ -31,8 +31,9 @@ Status write_page(const run::RunPair& pair, const Judged& judged, const JudgeReq
 Result<Judged> judge(const std::string& golden_path, const std::string& my_path,
                      const JudgeRequest& request) {
   ProgressBar bar;
-  ASSAY_TRY(const run::RunPair pair,
-            run::open_pair(golden_path, my_path, request.verdict.golden_weights));
+  ASSAY_TRY(
+      const run::RunPair pair,
+      run::open_pair(golden_path, my_path, request.verdict.golden_weights, request.said.parallel));
   const auto& [golden, mine, notes] = pair;
   ASSAY_TRY(const pair::Correspondence pairs,
             pair::correspond(golden, mine, request.said, engines::for_pairing()));
@@ -67,7 +68,8 @@ Status write_verdict_page(const Judged& judged, const JudgeRequest& request) {
   const InterruptGuard interrupt_guard;
   return until_interrupted([&]() -> Status {
     ASSAY_TRY(const run::RunPair pair,
-              run::open_pair(judged.golden_path, judged.my_path, request.verdict.golden_weights));
+              run::open_pair(judged.golden_path, judged.my_path, request.verdict.golden_weights,
+                             request.said.parallel));
     return write_page(pair, judged, request);
   });
 }

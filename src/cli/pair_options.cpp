@@ -76,6 +76,10 @@ void add_pair_options(Command& command, pair::UserRules& rules, std::string& wor
               noted("--token-map", words, parsed_into(rules.token_map, parse_token_map)));
   command.add("--ranks LIST", "Only these ranks: 0,3-5",
               noted("--ranks", words, parsed_into(rules.ranks, parse_ranks)));
+  command.add(
+      "--parallel SIZES",
+      "Groups of mine's job, the fastest first: tp=8,pp=4,dp=2; default: as its manifests say",
+      noted("--parallel", words, parsed_into(rules.parallel, run::parse_parallel)));
   command.add("--map FILE",
               "JSON list of {\"golden\": ..., \"my\": ...} pairs that win over every rule",
               noted("--map", words, parsed_into(rules.explicit_pairs, read_map)));

@@ -12,7 +12,7 @@
 
 namespace assay::cli {
 
-/// --token-map, --ranks and --map. `words` gets them as they were given, quoted for a shell, with a
+/// --token-map, --ranks, --parallel and --map. `words` gets them as they were given, quoted for a shell, with a
 /// blank before each.
 void add_pair_options(Command& command, pair::UserRules& rules, std::string& words);
 

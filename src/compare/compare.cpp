@@ -20,6 +20,7 @@
 #include "compare/pictures.hpp"
 #include "pair/torchair.hpp"
 #include "pair/tree.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::compare {
 namespace {
@@ -286,6 +287,49 @@ PictureKeeper::Picture picture_of(const Run& golden, const Run& mine, const Comp
   return made;
 }
 
+/// Names that the files of a run have for nodes whose layer or expert was numbered on.
+class OwnNumbers {
+ public:
+  explicit OwnNumbers(const Run& run) : run_(run) {}
+
+  /// Empty: the numbers are those of the files.
+  const std::string& name_of(const TensorRecord& record) {
+    const auto [known, is_new] = names_.try_emplace({record.rank, record.node.handle()});
+    if (!is_new) return known->second;
+    const std::string node = pair::shared_node_name(run_, record.node);
+    const std::string own = run::own_name(run_, node);
+    if (digits_of(own) != digits_of(node))
+      known->second = own + " of rank " + std::to_string(record.rank);
+    return known->second;
+  }
+
+ private:
+  static std::string digits_of(std::string text) {
+    std::erase_if(text, [](char c) { return c < '0' || c > '9'; });
+    return text;
+  }
+
+  const Run& run_;
+  std::map<std::pair<int, uint32_t>, std::string> names_;
+};
+
+/// A row whose sides have other numbers of layers or experts in their files says which.
+void note_own_numbers(const Run& golden, const Run& mine, Comparison* out) {
+  if (golden.own_names.empty() && mine.own_names.empty()) return;
+  OwnNumbers of_golden(golden), of_mine(mine);
+  for (Sheet& sheet : out->sheets) {
+    for (size_t i = 0; i < sheet.rows.size(); ++i) {
+      const pair::RecordPair& pair = sheet.matching.pairs[i];
+      InternedText& note = sheet.rows[i].note;
+      const auto add = [&](const char* side, const std::string& name) {
+        if (!name.empty()) note = note.str() + (note.empty() ? "" : "; ") + side + name;
+      };
+      add("in golden ", of_golden.name_of(golden.records[pair.golden]));
+      add("in mine ", of_mine.name_of(mine.records[pair.mine]));
+    }
+  }
+}
+
 Result<Comparison> compare_planned(const Run& golden, const Run& mine,
                                    std::vector<PlannedSheet> planned,
                                    const CompareOptions& options) {
@@ -388,6 +432,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     row.matched_by = pair.rule;
     row.confidence = doubted ? std::min(pair.confidence, kContradictedConfidence) : pair.confidence;
   }
+  note_own_numbers(golden, mine, &out);
   int64_t data_id = 0;
   for (Sheet& sheet : out.sheets) {
     for (size_t i = 0; i < sheet.rows.size(); ++i) {

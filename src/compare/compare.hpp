@@ -20,7 +20,6 @@
 #include "pair/match.hpp"
 #include "pair/weight_names.hpp"
 #include "run/manual_mapping.hpp"
-#include "run/parallel_groups.hpp"
 
 namespace assay::compare {
 
@@ -193,8 +192,6 @@ struct CompareOptions {
   Conventions conventions;
   pair::UserRules user;
   pair::Engines engines = {};
-  /// The groups of mine's job, in place of what its manifests say; empty: those.
-  run::ParallelSizes parallel = {};
   /// Shell patterns on a node, a path or a key: tensors of golden that need no partner.
   std::vector<std::string> allow_unmatched = {};
   pair::MappingTables tables = pair::builtin_tables();

@@ -66,22 +66,6 @@ void note_missing_graph_texts(const Run& golden, const Run& mine, std::vector<st
                    "are paired by the names of operators and by their values");
 }
 
-/// A capture need not have all ranks of its job, but none beyond it.
-Status tell_parallel(const run::ParallelSizes& parallel, run::Run* mine) {
-  if (parallel.empty()) return {};
-  mine->parallel.clear();
-  for (const run::TensorRecord& record : mine->records) {
-    if (record.rank >= parallel.job_size())
-      return fail(Errc::Usage, "parallel " + parallel.text + " is a job of " +
-                                   counted(static_cast<size_t>(parallel.job_size()), "rank") +
-                                   ", and " + mine->path + " has a rank " +
-                                   std::to_string(record.rank));
-    if (!mine->parallel.contains(record.rank))
-      mine->parallel[record.rank] = parallel.places_of(record.rank);
-  }
-  return {};
-}
-
 Result<ComparedPaths> compare_checkpoints(const std::string& golden_path,
                                           const std::string& my_path,
                                           const CompareOptions& options) {
@@ -128,7 +112,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   }
   ASSAY_TRY(out.golden, run::open_run(golden_path));
   ASSAY_TRY(out.mine, run::open_run(my_path));
-  ASSAY_TRY_STATUS(tell_parallel(options.parallel, &out.mine));
+  ASSAY_TRY_STATUS(run::tell_parallel(options.user.parallel, &out.mine));
   ASSAY_TRY(out.notes, run::lend_weights(&out.golden, wanted.golden_weights));
   if (!options.conventions.trusting) {
     for (std::string& note : run::reconcile(&out.golden, &out.mine))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user says corresponds: `--ranks`, `--token-map` and the entries of `--map`.
+// What the user says corresponds: `--ranks`, `--parallel`, `--token-map` and the entries of
+// `--map`.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "pair/operand.hpp"
+#include "run/parallel_groups.hpp"
 #include "run/run.hpp"
 
 namespace assay::pair {
@@ -36,6 +38,7 @@ struct UserRules {
   std::vector<std::pair<int64_t, int64_t>> token_map = {};  // (golden, mine); empty: equal ids
   std::vector<int> ranks = {};                              // empty: all that both sides have
   std::vector<ExplicitPair> explicit_pairs = {};
+  run::ParallelSizes parallel = {};  // of mine's job; empty: what its manifests say
 };
 
 /// "[:, -1, 2:8]" or without brackets: an index or a range for each leading axis, as in NumPy.

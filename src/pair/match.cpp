@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "pair/matcher.hpp"
 #include "run/atb_names.hpp"
@@ -74,22 +75,53 @@ void Matcher::group_tensors() {
                        " tensors of operators are not compared: the other side has modules only");
 }
 
+void Matcher::gather_ranks() {
+  if (options_.literal != nullptr) return;
+  for (const RankGroup& group : whole_.ranks.groups) {
+    if (group.golden.size() == group.mine.size()) continue;
+    gather_ranks(golden_, group.golden);
+    gather_ranks(mine_, group.mine);
+  }
+}
+
+void Matcher::gather_ranks(MatchSide& side, const std::vector<int>& ranks) {
+  const std::set<int> others(std::next(ranks.begin()), ranks.end());
+  for (auto& [place, nodes] : side.places) {
+    if (!others.contains(place.rank)) continue;
+    NodeRecords& first = side.places[{ranks.front(), place.step, place.part}];
+    for (auto node = nodes.begin(); node != nodes.end();) {
+      const bool is_new = first.try_emplace(node->first, node->second).second;
+      node = is_new ? nodes.erase(node) : std::next(node);
+    }
+  }
+}
+
 Result<Matching> Matcher::match() {
   // Room that nobody uses takes no memory; growing would take twice what there is.
   out_.pairs.reserve(std::min(golden_.run.records.size(), mine_.run.records.size()));
   ASSAY_TRY_STATUS(match_explicit());
   ASSAY_TRY_STATUS(use_ranks());
   group_tensors();
+  gather_ranks();
   ASSAY_TRY_STATUS(align_tokens());
   if (levels_) name_layer_types();
+  if (whole_.ranks.has_replicas()) {
+    golden_.named = golden_.used;
+    mine_.named = mine_.used;
+  }
   for (const RankGroup& group : whole_.ranks.groups) {
     for (PlacePair places : tokens_) {
       places.golden.rank = group.golden.front();
       places.mine.rank = group.mine.front();
       token_ = places.token;
-      match_place(places);
+      if (group.is_again) {
+        match_again(places);
+      } else {
+        match_place(places);
+      }
     }
   }
+  if (by_policy_) count_levels();
   merge_ranks();
   list_leftovers();
   finish();
@@ -111,6 +143,18 @@ void Matcher::match_place(const PlacePair& places) {
   }
   if (places.rows == nullptr) return;
   keep_common_rows(*places.rows, first);
+  for (const size_t i : golden_used) golden_.used[i] = true;
+  for (const size_t i : mine_used) mine_.used[i] = true;
+}
+
+void Matcher::match_again(const PlacePair& places) {
+  const std::vector<size_t> golden_used = release(golden_, places.golden);
+  const std::vector<size_t> mine_used = release(mine_, places.mine);
+  const auto golden_paired = std::exchange(golden_paired_, {});
+  const auto mine_paired = std::exchange(mine_paired_, {});
+  match_place(places);
+  golden_paired_.insert(golden_paired.begin(), golden_paired.end());
+  mine_paired_.insert(mine_paired.begin(), mine_paired.end());
   for (const size_t i : golden_used) golden_.used[i] = true;
   for (const size_t i : mine_used) mine_.used[i] = true;
 }

@@ -65,6 +65,10 @@ class Matcher {
 
  private:
   void group_tensors();
+  /// Of ranks that are compared together, a node that the first one has not stands with the first
+  /// one's: an expert, say, that another rank holds.
+  void gather_ranks();
+  static void gather_ranks(MatchSide& side, const std::vector<int>& ranks);
 
   // ---- alignment of ranks and tokens ----
 
@@ -81,6 +85,8 @@ class Matcher {
   // do.
   bool align_rows();
   void match_place(const PlacePair& places);
+  // Tensors that are in pairs with other ranks are free for these places.
+  void match_again(const PlacePair& places);
   // Cuts the pairs from `first` on down to the tokens that both steps hold; drops those that have
   // none.
   void keep_common_rows(const StepRows& rows, size_t first);
@@ -154,7 +160,7 @@ class Matcher {
   // operation of ATB is given: cosine, sine and the length of the sequence.
   void add_rope(const std::vector<size_t>& golden, const std::vector<size_t>& mine);
   // At layer and module level only the nodes that the level is about are candidates.
-  void count_level(const PlacePair& places, const Trees& trees);
+  void count_levels();
   void count_level_side(Side name_of_side, const MatchSide& side, const Tree& tree,
                         const Place& place);
   void count(Side side, size_t record, bool matched, const std::string& reason);
@@ -254,7 +260,8 @@ class Matcher {
   Matching out_;
   std::vector<PlacePair> tokens_;  // rank 0 stands for any
   std::map<std::pair<size_t, size_t>, TreeState> states_;
-  std::set<std::pair<int, int>> looked_at_;  // parts whose leftovers values have seen
+  std::set<Place> golden_levels_, mine_levels_;  // places that were matched at a level
+  std::set<std::pair<int, int>> looked_at_;      // parts whose leftovers values have seen
   std::set<std::pair<Place, InternedText>> golden_paired_;
   std::set<std::pair<Place, InternedText>> mine_paired_;
   /// Of records that a rule named, but whose rows are not the other's.

@@ -155,7 +155,8 @@ void Matcher::match_place_by_policy(const PlacePair& places) {
     std::move(sorted.begin(), sorted.end(),
               out_.pairs.begin() + static_cast<std::ptrdiff_t>(first));
   }
-  count_level(places, trees);
+  golden_levels_.insert(places.golden);
+  mine_levels_.insert(places.mine);
 }
 
 void Matcher::apply_policy(const NodePair& pair, const Trees& trees,
@@ -235,9 +236,14 @@ void Matcher::add_rope(const std::vector<size_t>& golden, const std::vector<size
   }
 }
 
-void Matcher::count_level(const PlacePair& places, const Trees& trees) {
-  count_level_side(Side::Golden, golden_, *trees.golden, places.golden);
-  count_level_side(Side::Mine, mine_, *trees.mine, places.mine);
+void Matcher::count_levels() {
+  const auto count_places = [this](Side name, const MatchSide& side,
+                                   const std::set<Place>& places) {
+    for (const Place& place : places)
+      count_level_side(name, side, side.trees[static_cast<size_t>(place.part)], place);
+  };
+  count_places(Side::Golden, golden_, golden_levels_);
+  count_places(Side::Mine, mine_, mine_levels_);
 }
 
 void Matcher::count_level_side(Side name_of_side, const MatchSide& side, const Tree& tree,

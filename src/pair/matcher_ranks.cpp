@@ -53,10 +53,14 @@ void Matcher::merge_group(const RankGroup& group, const std::vector<RecordPair*>
   if (std::none_of(pairs.begin(), pairs.end(), is_sharded)) {
     note(counts + ": no tensor is sharded, golden's rank " + std::to_string(group.golden.front()) +
          " is compared with my rank " + std::to_string(group.mine.front()));
-    const std::set<int> golden(group.golden.begin(), group.golden.end());
-    const std::set<int> mine(group.mine.begin(), group.mine.end());
-    note(missing_ranks(golden, {group.golden.front()}, "golden"));
-    note(missing_ranks(mine, {group.mine.front()}, "mine"));
+    std::set<int> golden{group.golden.front()};
+    std::set<int> mine{group.mine.front()};
+    for (const RecordPair* pair : pairs) {
+      golden.insert(golden_.run.records[pair->golden].rank);
+      mine.insert(mine_.run.records[pair->mine].rank);
+    }
+    note(missing_ranks({group.golden.begin(), group.golden.end()}, golden, "golden"));
+    note(missing_ranks({group.mine.begin(), group.mine.end()}, mine, "mine"));
     return;
   }
   note(counts + ": shards are put together");

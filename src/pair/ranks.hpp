@@ -14,6 +14,8 @@ namespace assay::pair {
 struct RankGroup {
   std::vector<int> golden;
   std::vector<int> mine;
+  /// A replica with golden's inputs: another one is compared with these ranks of golden, too.
+  bool is_again = false;
 };
 
 struct RankAlignment {
@@ -24,14 +26,16 @@ struct RankAlignment {
   /// Groups with different numbers of ranks hold shards of the same tensors, or ranks are missing.
   /// Shapes decide.
   [[nodiscard]] bool may_be_shards() const;
+  [[nodiscard]] bool has_replicas() const;
   /// The first rank that is compared, of each side; 0 when there is none.
   [[nodiscard]] int first_golden() const { return groups.empty() ? 0 : groups[0].golden[0]; }
   [[nodiscard]] int first_mine() const { return groups.empty() ? 0 : groups[0].mine[0]; }
 };
 
 /// Where the groups of a job are known (run::Run::parallel), each stage of a pipeline is compared
-/// with its like, or with all of a model that has no stages; replicas of equal numbers, or the first
-/// one with a model that has none.
+/// with its like, or with all of a model that has no stages; replicas of equal numbers, or with a
+/// model that has none all that were given its inputs, as far as they were captured, and the first
+/// one where none were.
 ///
 /// wanted  the user's; empty: ranks of equal numbers. Runs of one process each are the same
 ///         process, whatever its number.

@@ -200,6 +200,7 @@ struct PythonOptions {
   std::optional<double> atol, rtol, cos, rel_l2;
   std::vector<std::pair<int64_t, int64_t>> token_map;
   std::vector<int> ranks;
+  std::string parallel;
   std::vector<std::string> allow_unmatched;
   int jobs = 0;
   uint64_t max_memory = 0;
@@ -227,6 +228,8 @@ compare::CompareOptions native_options(const PythonOptions& options) {
     native.algorithms.push_back(std::make_shared<CallableAlgorithm>(name, function));
   native.user.token_map = options.token_map;
   native.user.ranks = options.ranks;
+  if (!options.parallel.empty())
+    native.user.parallel = value_or_raise(run::parse_parallel(options.parallel));
   native.allow_unmatched = options.allow_unmatched;
   native.jobs = options.jobs;
   if (options.max_memory > 0) native.max_memory = options.max_memory;
@@ -343,7 +346,8 @@ void bind_compare(nb::module_& m) {
          std::vector<std::string> algorithm_files,
          std::vector<std::pair<std::string, nb::object>> algorithms,
          std::vector<std::pair<int64_t, int64_t>> token_map, std::vector<int> ranks,
-         std::vector<std::string> allow_unmatched, int jobs, uint64_t max_memory) {
+         const std::string& parallel, std::vector<std::string> allow_unmatched, int jobs,
+         uint64_t max_memory) {
         const std::optional<compare::LevelChoice> choice = compare::level_choice(level);
         if (!choice) {
           raise({Errc::Usage,
@@ -354,7 +358,7 @@ void bind_compare(nb::module_& m) {
         compare::CompareOptions options = native_options(
             {compat, thresholds, map, mapping_file, stats, weights, std::move(algorithm_files),
              std::move(algorithms), atol, rtol, cos, rel_l2, std::move(token_map), std::move(ranks),
-             std::move(allow_unmatched), jobs, max_memory});
+             parallel, std::move(allow_unmatched), jobs, max_memory});
         const vendor::Compat named = value_or_raise(vendor::compat(compat));
         const compare::LevelChoice wanted =
             *choice == compare::LevelChoice::Default ? named.level : *choice;
@@ -375,7 +379,7 @@ void bind_compare(nb::module_& m) {
       nb::arg("mapping_file") = "", nb::arg("algorithm_files") = std::vector<std::string>{},
       nb::arg("algorithms") = std::vector<std::pair<std::string, nb::object>>{},
       nb::arg("token_map") = std::vector<std::pair<int64_t, int64_t>>{},
-      nb::arg("ranks") = std::vector<int>{},
+      nb::arg("ranks") = std::vector<int>{}, nb::arg("parallel") = "",
       nb::arg("allow_unmatched") = std::vector<std::string>{}, nb::arg("jobs") = 0,
       nb::arg("max_memory") = 0, "Compares two runs by path; thresholds and map are JSON texts.");
 

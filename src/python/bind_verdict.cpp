@@ -41,6 +41,7 @@ struct Request {
   std::string map;  // JSON text of explicit pairs
   std::vector<std::pair<int64_t, int64_t>> token_map;
   std::vector<int> ranks;
+  std::string parallel;
   int jobs = 0;
   uint64_t max_memory = 0;
   std::string asked;  // what decides the verdict, as options of `assay locate`
@@ -59,11 +60,14 @@ Result<locate::FloorProfile> measure(const PathPairs& paths, bool statistics, in
 }
 
 Result<locate::Verdict> find(const Request& request) {
+  pair::UserRules said;
+  if (!request.parallel.empty()) {
+    ASSAY_TRY(said.parallel, run::parse_parallel(request.parallel));
+  }
   ASSAY_TRY(const run::RunPair pair,
-            run::open_pair(request.golden, request.mine, request.golden_weights));
+            run::open_pair(request.golden, request.mine, request.golden_weights, said.parallel));
   const run::Run& golden = pair.golden;
   const run::Run& mine = pair.mine;
-  pair::UserRules said;
   said.token_map = request.token_map;
   said.ranks = request.ranks;
   if (!request.map.empty()) {
@@ -177,13 +181,13 @@ void bind_verdict(nb::module_& m) {
          const PathPairs& floor_runs, const std::string& floor, const std::string& save_floor,
          const std::string& golden_weights, const std::string& slice, const std::string& map,
          const std::vector<std::pair<int64_t, int64_t>>& token_map, const std::vector<int>& ranks,
-         int jobs, uint64_t max_memory, const std::string& asked) {
+         const std::string& parallel, int jobs, uint64_t max_memory, const std::string& asked) {
         return locate_runs({golden, mine, own_error, floor_runs, floor, save_floor, golden_weights,
-                            slice, map, token_map, ranks, jobs, max_memory, asked});
+                            slice, map, token_map, ranks, parallel, jobs, max_memory, asked});
       },
       "golden"_a, "mine"_a, "own_error"_a, "floor_runs"_a, "floor"_a, "save_floor"_a,
-      "golden_weights"_a, "slice"_a, "map"_a, "token_map"_a, "ranks"_a, "jobs"_a, "max_memory"_a,
-      "asked"_a);
+      "golden_weights"_a, "slice"_a, "map"_a, "token_map"_a, "ranks"_a, "parallel"_a, "jobs"_a,
+      "max_memory"_a, "asked"_a);
 }
 
 }  // namespace assay::python

@@ -2,7 +2,9 @@
 #include "report/rank_errors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -17,10 +19,22 @@ namespace {
 constexpr double kShareBeside = 0.05;  // of the rows of a rank, until it differs from its peers
 constexpr size_t kFewestPeers = 3;     // ranks that have a place, of whose errors a median tells
 // A rank differs when that share of its rows is beyond what ranks of this job have, by the spread
-// that the ranks below the middle show: those above may be the faulty ones. Held against noise of
-// sigma 0.3 to 0.7 (log), of other sizes by rank and by host, of few tokens, of 4 to 1024 ranks.
-constexpr double kSpreads = 6;
+// of those that are not the furthest: these may be the faulty ones. Few ranks show little of how
+// far healthy ones may be apart, so that it takes more spreads, but no more than what ranks of
+// sigma 2 (log) hardly ever are. Held against noise of sigma 0.3 to 0.7 within ranks and up to 2
+// between them, of other sizes by host, of few tokens, of 3 to 1024 ranks.
+constexpr double kSpreads = 7.5;
+constexpr auto kSpreadsOfFew =
+    std::array{57.0, 57.0, 57.0, 25.0, 16.0, 12.5, 11.0, 10.0, 9.0, 8.5, 8.0};
+constexpr double kMostLogs = 10;
 constexpr double kLeastFactor = 8;
+// So large a share of a tensor is no rounding, and needs less to be a fault: to stand out from the
+// spread, or from whichever rank comes next.
+constexpr double kLargeError = 0.1;
+constexpr double kSpreadsOfLarge = 4.5;
+constexpr double kSpreadsOfLargeAmongFew = 6;
+constexpr size_t kManyRanks = 7;
+constexpr double kBeyondNext = 16;
 constexpr double kShareOfRows = 0.7;  // of the spread of single rows, which ranks have at least
 constexpr double kLowerTail = 0.16;   // of a normal distribution below one standard deviation
 constexpr double kRoundings = 4;      // a difference of so many roundings may be one
@@ -40,35 +54,76 @@ double quantile(const std::vector<double>& values, double share) {
 /// The middle one; of an even number the smaller of the two, so that two of four have to agree.
 double median_of(const std::vector<double>& errors) { return quantile(errors, 0.5); }
 
-/// Of each place the median error of all ranks that have it.
-std::map<Place, double> medians_of(const std::vector<compare::Row>& rows) {
+/// The errors of all ranks that have a place.
+struct PlaceErrors {
+  double median = 0;
+  double largest = 0, second = 0;
+  size_t ranks = 0;
+
+  /// The largest of the others.
+  [[nodiscard]] double next_to(double error) const { return error < largest ? largest : second; }
+};
+using Places = std::map<Place, PlaceErrors>;
+
+Places places_of(const std::vector<compare::Row>& rows) {
   std::map<Place, std::vector<double>> errors;
   for (const compare::Row& row : rows) {
     if (const double error = error_of(row); !std::isnan(error))
       errors[{row.token_id, row.label}].push_back(error);
   }
-  std::map<Place, double> medians;
-  for (const auto& [place, all] : errors)
-    if (all.size() >= kFewestPeers) medians[place] = median_of(all);
-  return medians;
+  Places places;
+  for (const auto& [place, all] : errors) {
+    if (all.size() >= kFewestPeers)
+      places[place] = {median_of(all), nth_of(all, all.size() - 1), nth_of(all, all.size() - 2),
+                       all.size()};
+  }
+  return places;
 }
 
 /// Of each rank, log(error / median) of its rows where others have errors, too.
 std::map<int, std::vector<double>> ratios_by_rank(const std::vector<compare::Row>& rows,
-                                                  const std::map<Place, double>& medians) {
+                                                  const Places& places) {
   std::map<int, std::vector<double>> ratios;
   for (const compare::Row& row : rows) {
     if (row.filtered) continue;
     const double error = error_of(row);
-    const auto median = medians.find({row.token_id, row.label});
-    if (median != medians.end() && median->second > 0 && error > 0)
-      ratios[row.rank].push_back(std::log(error / median->second));
+    const auto place = places.find({row.token_id, row.label});
+    if (place != places.end() && place->second.median > 0 && error > 0)
+      ratios[row.rank].push_back(std::log(error / place->second.median));
   }
   return ratios;
 }
 
 /// So many times the median at its place is an error that healthy ranks of this job do not have.
-double beside_factor_of(const std::map<int, std::vector<double>>& ratios) {
+struct Factors {
+  double of_any = kLeastFactor;
+  double of_large = kLeastFactor;  // of errors from kLargeError on
+};
+
+/// Those ranks that are not the furthest, cut where the upper half has its widest gap; sorted.
+std::vector<double> without_furthest(std::vector<double> largest) {
+  std::ranges::sort(largest);
+  size_t kept = largest.size();
+  double widest = -1;
+  for (size_t i = (largest.size() - 1) / 2 + 1; i < largest.size(); ++i) {
+    if (largest[i] - largest[i - 1] <= widest) continue;
+    widest = largest[i] - largest[i - 1];
+    kept = i;
+  }
+  largest.resize(kept);
+  return largest;
+}
+
+double deviation_of(const std::vector<double>& values) {
+  if (values.size() < 2) return 0;
+  const double count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / (count - 1));
+}
+
+Factors factors_of(const std::map<int, std::vector<double>>& ratios, const Places& places) {
   std::vector<double> all, largest;  // of the rows; of each rank beyond the share of its rows
   for (const auto& [rank, of_rank] : ratios) {
     all.insert(all.end(), of_rank.begin(), of_rank.end());
@@ -76,15 +131,28 @@ double beside_factor_of(const std::map<int, std::vector<double>>& ratios) {
         std::max(1.0, std::ceil(kShareBeside * static_cast<double>(of_rank.size())));
     largest.push_back(nth_of(of_rank, of_rank.size() - static_cast<size_t>(beyond)));
   }
-  if (all.empty()) return kLeastFactor;
+  if (all.empty()) return {};
   const double middle = quantile(largest, 0.5);
-  const double spread =
-      std::max(middle - quantile(largest, kLowerTail), kShareOfRows * -quantile(all, kLowerTail));
-  return std::exp(middle + std::max(std::log(kLeastFactor), kSpreads * spread));
+  const std::vector<double> rest = without_furthest(largest);
+  const double spread = std::max({middle - quantile(largest, kLowerTail), deviation_of(rest),
+                                  kShareOfRows * -quantile(all, kLowerTail)});
+  // Ranks of one replica may share a size, so that no more tell of it than a place has.
+  size_t most = 0;
+  for (const auto& [place, errors] : places) most = std::max(most, errors.ranks);
+  const size_t tell = std::min(rest.size() * most / largest.size(), most - 1);
+  const double least = std::log(kLeastFactor);
+  const double of_few =
+      tell < kSpreadsOfFew.size() ? std::min(kSpreadsOfFew[tell] * spread, kMostLogs) : 0;
+  const double of_large = tell < kManyRanks ? kSpreadsOfLargeAmongFew : kSpreadsOfLarge;
+  return {std::exp(middle + std::max({least, kSpreads * spread, of_few})),
+          std::exp(middle + std::max(least, of_large * spread))};
 }
 
-bool is_beside(double error, double median, double factor) {
-  return median > 0 ? error > factor * median : error > 0;
+bool is_beside(double error, const PlaceErrors& place, const Factors& factors) {
+  if (place.median == 0) return error > 0;
+  if (error > factors.of_any * place.median) return true;
+  return error >= kLargeError &&
+         (error > factors.of_large * place.median || error > kBeyondNext * place.next_to(error));
 }
 
 bool comes_before(const compare::Row& a, const compare::Row& b) {
@@ -92,7 +160,7 @@ bool comes_before(const compare::Row& a, const compare::Row& b) {
 }
 
 std::map<int, RankErrors> errors_by_rank(const std::vector<compare::Row>& rows,
-                                         const std::map<Place, double>& medians, double factor,
+                                         const Places& places, const Factors& factors,
                                          std::set<int>* without_doubt) {
   std::map<int, RankErrors> ranks;
   for (const compare::Row& row : rows) {
@@ -107,13 +175,13 @@ std::map<int, RankErrors> errors_by_rank(const std::vector<compare::Row>& rows,
     }
     one.different += row.identical ? 0 : 1;
     one.worst = std::max(one.worst, error);
-    const auto median = medians.find({row.token_id, row.label});
-    if (median == medians.end() || !is_beside(error, median->second, factor)) continue;
+    const auto place = places.find({row.token_id, row.label});
+    if (place == places.end() || !is_beside(error, place->second, factors)) continue;
     ++one.beside_peers;
-    if (median->second == 0) without_doubt->insert(row.rank);
+    if (place->second.median == 0) without_doubt->insert(row.rank);
     if (one.first_beside == nullptr || comes_before(row, *one.first_beside)) {
       one.first_beside = &row;
-      one.peers_there = median->second;
+      one.peers_there = place->second.median;
     }
   }
   return ranks;
@@ -187,12 +255,12 @@ std::optional<RankSummary> summarise_ranks(const compare::Comparison& comparison
   std::set<int> all;
   for (const compare::Row& row : rows) all.insert(row.rank);
   if (all.size() < kFewestPeers) return std::nullopt;
-  const std::map<Place, double> medians = medians_of(rows);
+  const Places places = places_of(rows);
   RankSummary summary;
-  summary.beside_factor = beside_factor_of(ratios_by_rank(rows, medians));
+  const Factors factors = factors_of(ratios_by_rank(rows, places), places);
+  summary.beside_factor = factors.of_any;
   std::set<int> without_doubt;
-  const std::map<int, RankErrors> ranks =
-      errors_by_rank(rows, medians, summary.beside_factor, &without_doubt);
+  const std::map<int, RankErrors> ranks = errors_by_rank(rows, places, factors, &without_doubt);
   for (const auto& [rank, one] : ranks) {
     const bool is_one_of_many =
         static_cast<double>(one.beside_peers) >= kShareBeside * static_cast<double>(one.pairs);

@@ -118,6 +118,7 @@ struct World {
   const char* name;
   std::function<Errors(Random&)> errors;
   int jobs;
+  double least_fault = 0;  // what is planted is at least that large
 };
 
 /// What healthy jobs look like, other than with independent noise of one size.
@@ -155,6 +156,22 @@ std::vector<World> healthy_worlds() {
                       return errors;
                     },
                     30});
+  for (const double sigma : {1.0, 1.5, 2.0}) {
+    for (const size_t ranks : {3U, 4U, 5U, 8U, 16U}) {
+      worlds.push_back({"few ranks with sizes far apart",
+                        [=](Random& random) {
+                          std::lognormal_distribution<double> size(0, sigma);
+                          Errors errors = noise_of(ranks, 40, 0.4, random);
+                          for (auto& of_rank : errors) {
+                            // More than a tenth is no noise.
+                            const double factor = std::min(size(random), 30.0) / 100;
+                            for (double& error : of_rank) error *= factor;
+                          }
+                          return errors;
+                        },
+                        20, 0.5});
+    }
+  }
   worlds.push_back({"experts with one to sixty tokens",
                     [](Random& random) {
                       Errors errors = noise_of(64, 40, 0.3, random);
@@ -197,7 +214,8 @@ TEST(SummariseRanks, FindsARankInThoseWorlds) {
     Random random(99);
     Errors errors = world.errors(random);
     std::vector<double>& of_rank = errors[2];
-    for (size_t place = of_rank.size() / 2; place < of_rank.size(); ++place) of_rank[place] *= 200;
+    for (size_t place = of_rank.size() / 2; place < of_rank.size(); ++place)
+      of_rank[place] = std::max(world.least_fault, 200 * of_rank[place]);
     const auto summary = summarise_ranks(job_of(errors), {});
     ASSERT_EQ(summary->beside.size(), 1u) << world.name;
     EXPECT_EQ(summary->beside[0].rank, 2) << world.name;

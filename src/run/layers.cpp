@@ -117,4 +117,18 @@ std::optional<NumberedLayer> layer_of_node(std::string_view node) {
   return NumberedLayer{std::string(kOfOperators), *number, ""};
 }
 
+std::optional<NumberedLayer> expert_of_node(std::string_view name) {
+  const std::string_view module = module_of_node(name);
+  std::string_view list;
+  size_t start = 0;
+  for (const std::string_view part : split(module, '.')) {
+    const auto number = layer_number(part);
+    if (number && list.ends_with("experts") && list.find("shared") == std::string_view::npos)
+      return NumberedLayer{std::string(module.substr(0, start)), *number, ""};
+    list = part;
+    start += part.size() + 1;
+  }
+  return std::nullopt;
+}
+
 }  // namespace assay::run

@@ -59,6 +59,10 @@ struct NumberedLayer {
 /// "Qcur-5::engine.mul_mat.0", "cache_k_l5 (view)::engine.set_rows.0".
 [[nodiscard]] std::optional<NumberedLayer> layer_of_node(std::string_view node);
 
+/// The routed expert that a name begins with: "model.layers.3.mlp.experts.5" of
+/// "model.layers.3.mlp.experts.5.up_proj.weight". Shared experts have a list of their own.
+[[nodiscard]] std::optional<NumberedLayer> expert_of_node(std::string_view name);
+
 /// One part of a dotted path, or the first of ATB's, as a layer; `before` and `after` are those of
 /// the part: "5", "3_Prefill_layer", and "layer 5" as layer_of_node() calls it.
 [[nodiscard]] std::optional<NumberedLayer> layer_of_part(std::string_view part);

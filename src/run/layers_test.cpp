@@ -109,5 +109,15 @@ TEST(FoldLayers, TellsPathsApartThatOnlyJoinAlike) {
   EXPECT_TRUE(fold_layers({}).empty());
 }
 
+TEST(ExpertOfNode, IsWhatAListOfExpertsNumbers) {
+  const auto expert = expert_of_node("model.layers.3.mlp.local_experts.5.up.weight");
+  ASSERT_TRUE(expert);
+  EXPECT_EQ(expert->name(), "model.layers.3.mlp.local_experts.5");
+  EXPECT_EQ(expert->number, 5);
+  EXPECT_FALSE(expert_of_node("model.layers.3.mlp.shared_experts.0.up"));
+  EXPECT_FALSE(expert_of_node("model.layers.3.mlp.experts.gate_up_proj"));
+  EXPECT_FALSE(expert_of_node("model.layers.3.mlp.experts::aten.mm.default.5"));
+}
+
 }  // namespace
 }  // namespace assay::run

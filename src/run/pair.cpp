@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/pair.hpp"
 
+#include "base/text.hpp"
 #include "run/common_names.hpp"
 #include "run/execution_order.hpp"
 #include "run/lend.hpp"
-#include "run/stages.hpp"
+#include "run/local_numbers.hpp"
 
 namespace assay::run {
 
@@ -12,6 +13,8 @@ std::vector<std::string> reconcile(Run* golden, Run* mine) {
   std::vector<std::string> notes;
   for (const auto& [run, side] : {std::pair(golden, "golden: "), std::pair(mine, "mine: ")})
     if (const std::string note = number_stages_on(run); !note.empty()) notes.push_back(side + note);
+  for (std::string& note : number_experts_on(golden, mine)) notes.push_back(std::move(note));
+  for (Run* run : {golden, mine}) join_trees(run);
   for (std::string& note : use_common_names(golden, mine)) notes.push_back(std::move(note));
   share_execution_order(golden, mine);
   for (const auto& [borrower, lender] : {std::pair(golden, mine), std::pair(mine, golden)})
@@ -19,11 +22,28 @@ std::vector<std::string> reconcile(Run* golden, Run* mine) {
   return notes;
 }
 
+/// A capture need not have all ranks of its job, but none beyond it.
+Status tell_parallel(const ParallelSizes& parallel, Run* mine) {
+  if (parallel.empty()) return {};
+  mine->parallel.clear();
+  for (const TensorRecord& record : mine->records) {
+    if (record.rank >= parallel.job_size())
+      return fail(Errc::Usage, "parallel " + parallel.text + " is a job of " +
+                                   counted(static_cast<size_t>(parallel.job_size()), "rank") +
+                                   ", and " + mine->path + " has a rank " +
+                                   std::to_string(record.rank));
+    if (!mine->parallel.contains(record.rank))
+      mine->parallel[record.rank] = parallel.places_of(record.rank);
+  }
+  return {};
+}
+
 Result<RunPair> open_pair(const std::string& golden, const std::string& mine,
-                          const std::string& golden_weights) {
+                          const std::string& golden_weights, const ParallelSizes& parallel) {
   RunPair pair;
   ASSAY_TRY(pair.golden, open_run(golden));
   ASSAY_TRY(pair.mine, open_run(mine));
+  ASSAY_TRY_STATUS(tell_parallel(parallel, &pair.mine));
   ASSAY_TRY(pair.notes, lend_weights(&pair.golden, golden_weights));
   for (std::string& note : reconcile(&pair.golden, &pair.mine))
     pair.notes.push_back(std::move(note));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two runs that are to be held against each other.
 #pragma once
+#include "run/parallel_groups.hpp"
 #include "run/run.hpp"
 
 namespace assay::run {
@@ -15,9 +16,14 @@ struct RunPair {
 /// A golden fingerprint gets the values that the other run has, too.
 ///
 /// golden_weights  a checkpoint with weights of a golden fingerprint; empty: none
-/// errors  of open_run(), lend_weights()
+/// parallel        the groups of mine's job, in place of what its manifests say; empty: those
+/// errors  of open_run(), lend_weights(), tell_parallel()
 [[nodiscard]] Result<RunPair> open_pair(const std::string& golden, const std::string& mine,
-                                        const std::string& golden_weights = {});
+                                        const std::string& golden_weights = {},
+                                        const ParallelSizes& parallel = {});
+/// Gives the ranks of a run their places in the groups of a job; empty: they keep those they have.
+/// errors  Usage (a rank beyond the job)
+[[nodiscard]] Status tell_parallel(const ParallelSizes& parallel, Run* mine);
 /// The same for runs that are open.
 [[nodiscard]] std::vector<std::string> reconcile(Run* golden, Run* mine);
 

@@ -223,6 +223,13 @@ struct Run {
   bool order_known = true;
   std::vector<OperationRecord> operations;  // where the layout knows parameters; in that order, too
   std::optional<TopologyNode> topology;
+  /// Where several ranks have trees: each that differs, that of the first rank first. `topology` is
+  /// that one until reconcile() makes one of all.
+  struct RankTree {
+    std::vector<int> ranks;  // ascending
+    TopologyNode tree;
+  };
+  std::vector<RankTree> rank_trees;
   /// Models whose nodes stand one after the other below the root of the topology, as a prompt's and
   /// a decoder's in ATB, by the numbers in front of their names.
   struct Model {

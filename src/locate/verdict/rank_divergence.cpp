@@ -9,6 +9,7 @@
 
 #include "base/ascii.hpp"
 #include "locate/noise/record_distance.hpp"
+#include "pair/first_inputs.hpp"
 #include "pair/ranks.hpp"
 #include "run/common_names.hpp"
 
@@ -47,22 +48,13 @@ bool is_communication(std::string_view type) {
       kNames, [&](std::string_view one) { return plain.find(one) != std::string::npos; });
 }
 
-/// Whether two ranks compute the same of the same inputs in a step.
-enum class Work : uint8_t { Same, Other, Unknown };
+using pair::Work;
 
-/// Tells it by the groups of the job where they are known, and by what the first module or
-/// operation of the step that has inputs on both ranks is given there.
+/// Tells whether ranks compute the same by the groups of the job where they are known, and by what
+/// they are given first.
 class SharedWork {
  public:
-  explicit SharedWork(const run::Run& run) : run_(run) {
-    for (size_t i = 0; i < run.records.size(); ++i) {
-      const TensorRecord& record = run.records[i];
-      if (pair::is_operand(record) && record.role == Role::Input)
-        inputs_[{record.rank, record.step}].push_back(i);
-    }
-    for (auto& [place, records] : inputs_)
-      std::ranges::stable_sort(records, {}, [&](size_t i) { return run.records[i].order; });
-  }
+  explicit SharedWork(const run::Run& run) : run_(run), inputs_(run) {}
 
   [[nodiscard]] Work of(int a, int b, int64_t step) {
     const auto [known, is_new] = known_.try_emplace({a, b, step}, Work::Unknown);
@@ -72,39 +64,16 @@ class SharedWork {
 
  private:
   [[nodiscard]] Work find(int a, int b, int64_t step) const {
-    if (are_apart(a, b)) return Work::Other;
-    const auto first = inputs_.find({a, step});
-    const auto second = inputs_.find({b, step});
-    if (first == inputs_.end() || second == inputs_.end()) return Work::Unknown;
-    std::map<std::string, size_t> of_second;
-    for (const size_t i : second->second) of_second.emplace(place_of(i), i);
-    Work work = Work::Unknown;
-    const TensorRecord* execution = nullptr;
-    for (const size_t i : first->second) {
-      const TensorRecord& record = run_.records[i];
-      if (execution != nullptr &&
-          (execution->node != record.node || execution->call != record.call))
-        break;
-      const auto partner = of_second.find(place_of(i));
-      if (partner == of_second.end()) continue;
-      execution = &record;
-      if (!are_equal(record, run_.records[partner->second])) return Work::Other;
-      work = Work::Same;
-    }
-    return work;
+    return are_apart(a, b) ? Work::Other : inputs_.compare(a, step, inputs_, b, judge);
   }
 
-  [[nodiscard]] std::string place_of(size_t i) const {
-    const TensorRecord& record = run_.records[i];
-    return record.node + "\n" + std::to_string(record.call) + "\n" + record.slot;
-  }
-
-  /// In other stages of a pipeline, with other experts or other parts of the sequence.
+  /// In other stages of a pipeline, with other experts or other parts of the sequence; replicas of
+  /// the same inputs each compute for themselves, on hardware of their own.
   [[nodiscard]] bool are_apart(int a, int b) const {
     const auto first = run_.parallel.find(a);
     const auto second = run_.parallel.find(b);
     if (first == run_.parallel.end() || second == run_.parallel.end()) return false;
-    return std::ranges::any_of(std::array{"pp", "ep", "cp"}, [&](const char* kind) {
+    return std::ranges::any_of(std::array{"pp", "ep", "cp", "dp"}, [&](const char* kind) {
       const auto of_first = first->second.find(kind);
       const auto of_second = second->second.find(kind);
       return of_first != first->second.end() && of_second != second->second.end() &&
@@ -112,25 +81,16 @@ class SharedWork {
     });
   }
 
-  static bool are_equal(const TensorRecord& a, const TensorRecord& b) {
-    if (a.digest && b.digest) {
-      if (a.digest == b.digest) return true;
-    } else if (a.stats && b.stats && !(a.bytes && b.bytes)) {
-      return a.stats == b.stats;
-    }
-    if (a.dtype && is_float(*a.dtype)) {
-      const std::optional<double> apart = distance(a, b);
-      return apart && *apart <= kReplicaRoundings * rounding_of(a.dtype, b.dtype);
-    }
-    const Result<Tensor> first = run::load_tensor(a);
-    const Result<Tensor> second = run::load_tensor(b);
-    return first && second && first->view.shape == second->view.shape &&
-           first->view.is_contiguous() && second->view.is_contiguous() &&
-           as_text(first->view.contiguous_bytes()) == as_text(second->view.contiguous_bytes());
+  static Work judge(const TensorRecord& a, const TensorRecord& b) {
+    if (pair::have_equal_values(a, b)) return Work::Same;
+    if (!a.dtype || !is_float(*a.dtype) || !a.bytes || !b.bytes) return Work::Other;
+    const std::optional<double> apart = distance(a, b);
+    const double near = kReplicaRoundings * rounding_of(a.dtype, b.dtype);
+    return apart && *apart <= near ? Work::Same : Work::Other;
   }
 
   const run::Run& run_;
-  std::map<std::pair<int, int64_t>, std::vector<size_t>> inputs_;  // rank, step
+  pair::FirstInputs inputs_;
   std::map<std::tuple<int, int, int64_t>, Work> known_;
 };
 

@@ -12,6 +12,7 @@
 #include "run/native_records.hpp"
 #include "run/natural_sort.hpp"
 #include "run/sources/sources.hpp"
+#include "stats/digest.hpp"
 
 #include <algorithm>
 
@@ -51,21 +52,54 @@ std::vector<RankFolder> find_rank_folders(const std::vector<FolderEntry>& entrie
   return folders;
 }
 
-void read_topology(const RankFolder& folder, Run* run) {
-  if (run->topology) return;
-  const std::string path = join_path(folder.path, native::kTopologyFile);
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) {
-    if (file.error().code != Errc::NotFound) run->warnings.push_back(file.error().describe());
-    return;
-  }
-  Result<TopologyNode> tree = in_file(path, topology::read_model_tree(as_text(file->bytes())));
-  if (tree) {
-    run->topology = *std::move(tree);
-  } else {
-    run->warnings.push_back(tree.error().describe());
-  }
+bool have_same_modules(const TopologyNode& a, const TopologyNode& b) {
+  return a.name == b.name && a.type == b.type &&
+         std::ranges::equal(a.children, b.children, have_same_modules);
 }
+
+/// Reads the trees of ranks; most have the same one.
+class TreeReader {
+ public:
+  explicit TreeReader(Run* run) : run_(*run) {}
+
+  void read(const RankFolder& folder) {
+    const std::string path = join_path(folder.path, native::kTopologyFile);
+    const Result<MappedFile> file = MappedFile::open(path);
+    if (!file) {
+      if (file.error().code != Errc::NotFound) run_.warnings.push_back(file.error().describe());
+      return;
+    }
+    const auto [known, is_new] =
+        trees_.try_emplace(stats::digest_text(stats::digest_bytes(file->bytes())), kDamaged);
+    if (is_new) {
+      Result<TopologyNode> tree = in_file(path, topology::read_model_tree(as_text(file->bytes())));
+      if (tree) {
+        // Files of one tree may differ in the order of execution.
+        const auto alike = std::ranges::find_if(run_.rank_trees, [&](const Run::RankTree& one) {
+          return have_same_modules(one.tree, *tree);
+        });
+        known->second = static_cast<size_t>(alike - run_.rank_trees.begin());
+        if (alike == run_.rank_trees.end()) run_.rank_trees.push_back({{}, *std::move(tree)});
+      } else {
+        run_.warnings.push_back(tree.error().describe());
+      }
+    }
+    if (known->second != kDamaged) run_.rank_trees[known->second].ranks.push_back(folder.rank);
+  }
+
+  void finish() {
+    if (run_.rank_trees.empty()) return;
+    run_.topology = run_.rank_trees.front().tree;
+    if (run_.rank_trees.size() == 1 && run_.rank_trees.front().ranks.size() == 1)
+      run_.rank_trees.clear();
+  }
+
+ private:
+  static constexpr size_t kDamaged = SIZE_MAX;
+
+  Run& run_;
+  std::map<std::string, size_t> trees_;  // place in rank_trees, by digest
+};
 
 /// True when the text says that it is a manifest of ours, even when it was cut off behind that.
 bool is_native_manifest(const std::string& path) {
@@ -135,13 +169,15 @@ Attempt read_native(const std::string& path) {
 
   const std::vector<Manifest> manifests = read_manifests(path, folders, &run);
   compare_ids(folders, manifests, &run);
+  TreeReader trees(&run);
   for (size_t i = 0; i < folders.size(); ++i) {
     if (!manifests[i].parallel.empty()) run.parallel[folders[i].rank] = manifests[i].parallel;
-    read_topology(folders[i], &run);
+    trees.read(folders[i]);
     const RecordsFacts records = read_records(folders[i].path, folders[i].rank, boundary, &run);
     find_native_damage(folders[i].path, boundary, manifests[i], records, &run);
     if (!manifests[i].found && !records.run_id.empty()) run.coverage.complete = false;
   }
+  trees.finish();
   if (!run.coverage.complete) {
     run.warnings.push_back("the capture did not finish: it was killed, or it is still running; " +
                            std::to_string(run.records.size()) + " records are complete");
