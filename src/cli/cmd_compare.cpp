@@ -206,7 +206,8 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
                          compare::ComparedPaths* compared, CompareOutcome* outcome) {
   ProgressBar bar;
   options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-  ASSAY_TRY(const std::unique_ptr<compare::PartRunner> parts, part_runner(request));
+  ASSAY_TRY(const std::unique_ptr<run::PartRunner> parts,
+            part_runner({request.compat, request.custom_algorithms}));
   options.parts = parts.get();
   Judge judge(request, options, outcome);
   options.when_paired = [&](const run::Run& golden, const run::Run& mine,

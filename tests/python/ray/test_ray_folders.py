@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`assay --ray` on nodes that have folders of their own, against the same command on all folders put together.
-
-Every node is in a mount namespace of its own, so one path leads to another folder on each of them, and to an empty one
-for the command.
-"""
+"""`assay --ray` on nodes that have folders of their own, against the same command on all folders put together."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -22,48 +14,22 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
-from ray.cluster_utils import Cluster  # noqa: E402
-from test_ray_compare import LAYERS, NODE, STEPS, binary, write_run  # noqa: E402
+from own_folders import (  # noqa: E402
+    Hosts,
+    alone,
+    fresh,
+    may_have_namespaces,
+    own_namespace,
+    report_of,
+    rows_of,
+    said,
+    slow_part,
+)
+from test_ray_compare import LAYERS, STEPS, binary, write_run  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
-from operator_runs import write_run as write_program  # noqa: E402
-
+__all__ = ["fresh", "may_have_namespaces"]
+pytestmark = pytest.mark.usefixtures("may_have_namespaces")
 RANKS = 4
-CLONE_NEWNS, CLONE_FS = 0x20000, 0x200
-MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def checked(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-@contextlib.contextmanager
-def own_namespace(folder: Path | None = None, mount: Path | None = None):
-    """What is started inside sees `folder` at `mount`."""
-    here = os.getcwd()
-    with open("/proc/thread-self/ns/mnt", "rb") as before:
-        checked(LIBC.unshare(CLONE_NEWNS))
-        try:
-            checked(LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
-            if mount is not None:
-                checked(LIBC.mount(bytes(folder), bytes(mount), None, MS_BIND, None))
-            yield
-        finally:
-            checked(LIBC.unshare(CLONE_FS))  # threads that were started meanwhile share it
-            checked(LIBC.setns(before.fileno(), CLONE_NEWNS))
-            os.chdir(here)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _may_have_namespaces():
-    try:
-        with own_namespace():
-            pass
-    except OSError as error:
-        pytest.skip(f"no mount namespaces for this user: {error}")
 
 
 @pytest.fixture(scope="module")
@@ -82,47 +48,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Hosts:
-    """A cluster of a node a folder. At `data` each sees its own; the command sees nothing there."""
-
-    def __init__(self, place: Path, data: Path, count: int, command: str = "") -> None:
-        self.data = data
-        self.roots = [place / f"host{number}" for number in range(count)]
-        for folder in (data, *self.roots):
-            folder.mkdir(parents=True, exist_ok=True)
-        self.cluster = Cluster()
-        before = os.environ.get("ASSAY_BINARY")
-        os.environ["ASSAY_BINARY"] = command or binary()
-        try:
-            self.nodes = []
-            for root in self.roots:
-                with own_namespace(root, data):
-                    self.nodes.append(self.cluster.add_node(**NODE))
-        finally:
-            del os.environ["ASSAY_BINARY"]
-            if before is not None:
-                os.environ["ASSAY_BINARY"] = before
-
-    def give(self, number: int, whole: Path, *names: str) -> None:
-        """Copies what is named of the whole, "golden/rank0", to a host."""
-        for name in names:
-            target = self.roots[number] / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if (whole / name).is_dir():
-                shutil.copytree(whole / name, target)
-            else:
-                shutil.copy2(whole / name, target)
-
-    def words(self, command: str, *words: object) -> list[str]:
-        return [binary(), command, *map(str, words), f"--ray={self.cluster.address}"]
-
-    def run(self, command: str, *words: object, **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.words(command, *words), capture_output=True, text=True, timeout=180, **options)
-
-    def close(self) -> None:
-        self.cluster.shutdown()
-
-
 @pytest.fixture(scope="module")
 def hosts(whole: Path, tmp_path_factory: pytest.TempPathFactory):
     """Ranks 0 and 1 on the first host, 2 and 3 on the second; "one" on the first, of "halves" one each."""
@@ -137,23 +62,6 @@ def hosts(whole: Path, tmp_path_factory: pytest.TempPathFactory):
     made.close()
 
 
-def alone(whole: Path, data: Path, command: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """The command on all of it, at the path where the hosts have their parts."""
-    with own_namespace(whole, data):
-        return subprocess.run(
-            [binary(), command, *map(str, words), "--jobs", "1"], capture_output=True, text=True, timeout=120
-        )
-
-
-def report_of(folder: Path) -> dict[str, bytes]:
-    """The report's files, by their names without the time."""
-    return {re.sub(r"_\d{14}", "", file.name): file.read_bytes() for file in folder.iterdir()}
-
-
-def said(result: subprocess.CompletedProcess[str]) -> list[str]:
-    return [line for line in result.stdout.splitlines() if not line.startswith("report:")]
-
-
 @pytest.mark.parametrize(("golden", "mine"), [("golden", "mine"), ("one", "halves")])
 def test_hosts_with_ranks_of_their_own_give_the_report_of_all(whole, hosts, tmp_path, golden, mine):
     words = [hosts.data / golden, hosts.data / mine, "-cl", "api", "--jsonl"]
@@ -162,7 +70,7 @@ def test_hosts_with_ranks_of_their_own_give_the_report_of_all(whole, hosts, tmp_
     assert there.stderr == here.stderr
     assert (said(there), there.returncode) == (said(here), here.returncode)
     assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
-    rows = [json.loads(line) for line in report_of(tmp_path / "here")["msit_cmp_report.jsonl"].splitlines()]
+    rows = rows_of(tmp_path / "here")
     assert len(rows) >= STEPS * LAYERS
     assert not any(row["cmp_fail_reason"] for row in rows)
 
@@ -184,42 +92,6 @@ def test_what_is_printed_is_that_of_all(whole, hosts, command, words):
     there = hosts.run(command, *words)
     assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
     assert here.stdout
-
-
-def test_operators_are_checked_where_no_host_has_all(fresh, tmp_path):
-    """A captured program of two ranks, one on each host, its second with a kernel that is wrong."""
-    whole = tmp_path / "whole"
-    write_program(whole / "run")
-    write_program(tmp_path / "second", kernels={"blocks.1.proj": lambda values: values * 1.5})
-    shutil.move(tmp_path / "second" / "rank0", whole / "run" / "rank1")
-    hosts = fresh(2)
-    hosts.give(0, whole, "run/manifest.json", "run/rank0")
-    hosts.give(1, whole, "run/manifest.json", "run/rank1")
-    words = [hosts.data / "run", "--format", "csv"]
-    here = alone(whole, hosts.data, "opcheck", *words, "-o", tmp_path / "here")
-    there = hosts.run("opcheck", *words, "-o", tmp_path / "there")
-    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
-    tables = [[file.read_bytes() for file in (tmp_path / name).iterdir()] for name in ("here", "there")]
-    assert tables[0] == tables[1] and len(tables[0]) == 1
-    assert here.returncode == 1, here.stdout
-
-
-def rows_of(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in report_of(folder)["msit_cmp_report.jsonl"].splitlines()]
-
-
-@pytest.fixture
-def fresh(tmp_path: Path):
-    """Makes a cluster of a test of its own."""
-    made: list[Hosts] = []
-
-    def make(count: int, command: str = "") -> Hosts:
-        made.append(Hosts(tmp_path / "hosts", tmp_path / "hosts" / "data", count, command))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def test_golden_on_one_host_and_mine_on_another(whole, fresh, tmp_path):
@@ -307,18 +179,6 @@ def test_manifests_of_other_runs_are_not(fresh):
     assert f"the parts of {hosts.data}/job on the hosts are not one run: " in there.stderr
     assert "is of another run than" in there.stderr
     assert len(there.stderr.splitlines()) == 1
-
-
-def slow_part(folder: Path) -> str:
-    """A command of the nodes whose parts say that they have begun, and take a second."""
-    path = folder / "slow-assay"
-    path.write_text(
-        f"#!{sys.executable}\nimport os, sys, time\n"
-        f"if sys.argv[1] == 'part':\n    open(f'{folder}/begun-{{os.getpid()}}', 'w').close()\n    time.sleep(1)\n"
-        f"os.execv({binary()!r}, ['assay', *sys.argv[1:]])\n"
-    )
-    path.chmod(0o755)
-    return str(path)
 
 
 @pytest.mark.parametrize("has_copy", [True, False])
