@@ -106,7 +106,7 @@ void conclude(const CompareRequest& request, CompareOutcome* outcome) {
     }
   }
   if (request.exit_zero) outcome->exit_status = kSame;
-  if (outcome->comparison.unfinished_pairs > 0) {
+  if (outcome->comparison.unfinished_pairs > 0 || outcome->verdict_stopped) {
     outcome->word = "interrupted";
     outcome->exit_status = kInterrupted;
   }
@@ -174,6 +174,7 @@ class Judge {
     is_done_ = true;
     VerdictRequest options = request_.verdict_options;
     options.jobs = request_.jobs;
+    options.parts = comparison_.parts;
     options.asked.tables = true;
     options.asked.page = !request_.html.empty();
     options.seen = seen;
@@ -182,6 +183,11 @@ class Judge {
         find_verdict(golden, mine, pairs, options, comparison_.progress, &notes_);
     if (!verdict) {
       const Errc code = verdict.error().code;
+      if (code == Errc::Interrupted && !interrupted()) {  // its parts were stopped; rows are left
+        outcome_->verdict_stopped = true;
+        notes_.emplace_back("no verdict: stopped by the user");
+        return {};
+      }
       if (request_.verdict || code == Errc::Usage || code == Errc::Interrupted)
         return fail(verdict.error());
       notes_.push_back("no verdict: " + verdict.error().describe());

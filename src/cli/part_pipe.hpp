@@ -25,7 +25,7 @@ namespace assay::cli {
 /// What does a part beside its tasks: the conventions and algorithms of the command line.
 struct PartSettings {
   std::string compat;
-  std::vector<std::string> custom_algorithms;
+  std::vector<std::string> custom_algorithms = {};
 };
 
 /// The driver that started this process; null: none did, or it was taken before.

@@ -128,6 +128,8 @@ class Elsewhere {
       result_.interrupted = true;
       return;
     }
+    const std::string why = taken.error().describe();
+    result_.failed[why] += part.tasks.size();
     for (const size_t op : part.tasks) {
       std::vector<OwnError>& errors = (*by_operator_)[op];
       for (size_t i = 0; i < std::max<size_t>(program_.operators[op].outputs.size(), 1); ++i) {
@@ -135,7 +137,7 @@ class Elsewhere {
         error.op = op;
         error.output = i;
         error.state = OwnError::State::Failed;
-        error.reason = "not checked: " + taken.error().describe();
+        error.reason = "not checked: " + why;
       }
     }
   }

@@ -2,6 +2,7 @@
 // Own errors of operators in parts (run/parts.hpp), by processes that have the files.
 //   docs/scale.md
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ inline constexpr std::string_view kOperatorsMark = "assay operators 1";
 struct OperatorsElsewhere {
   std::vector<size_t> here;  // numbers of operators that are left to this process, ascending
   bool interrupted = false;  // the user stopped it: the rest is judged nowhere
+  std::map<std::string, size_t> failed = {};  // why parts failed -> operators in them
 };
 
 /// Has `options.parts` judge the operators whose records can be sent, of one rank and step

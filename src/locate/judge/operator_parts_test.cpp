@@ -85,6 +85,7 @@ TEST(OperatorsElsewhere, SayWhyAPartFailed) {
     EXPECT_EQ(error.reason, "not checked: the disk is on fire");
   }
   EXPECT_EQ(errors.judged, 0u);
+  EXPECT_EQ(errors.failed_parts.at("the disk is on fire"), program.operators.size());
 }
 
 TEST(OperatorsElsewhere, KeepWhatIsDoneWhenTheUserStops) {

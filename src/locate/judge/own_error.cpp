@@ -408,6 +408,7 @@ Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& opti
     ASSAY_TRY(elsewhere, judge_elsewhere(program, options, &by_operator));
   }
   if (!elsewhere.interrupted) judge_here(program, options, elsewhere.here, &by_operator);
+  result.failed_parts = std::move(elsewhere.failed);
   result.interrupted = elsewhere.interrupted || was_interrupted(options);
   if (result.interrupted && !options.keeps_what_is_done)
     return fail(Errc::Interrupted, "interrupted");

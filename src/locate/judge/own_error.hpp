@@ -60,6 +60,7 @@ struct OwnErrors {
   size_t judgeable = 0;                    // operators that produce floats
   std::map<std::string, size_t> unjudged;  // "aten.foo.bar: no reference" -> count
   std::map<size_t, std::string> unjudged_operators;  // the same, one by one
+  std::map<std::string, size_t> failed_parts;        // why -> operators in them
   bool interrupted =
       false;  // with OwnErrorOptions::keeps_what_is_done: the others are in none of it
 };

@@ -26,6 +26,24 @@ from test_ray_compare import NODE, binary  # noqa: E402
 CLONE_NEWNS, CLONE_FS = 0x20000, 0x200
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 LIBC = ctypes.CDLL(None, use_errno=True)
+# What the nodes run: it keeps the parts that it is given, and does with them what files of its folder say.
+COMMAND = """#!{python}
+import os, subprocess, sys, time
+if sys.argv[1] != "part":
+    os.execv({binary!r}, ["assay", *sys.argv[1:]])
+os.chdir({folder!r})
+part = sys.stdin.buffer.read()
+with open(f"begun-{{os.getpid()}}", "wb") as file:
+    file.write(part)
+if os.path.exists("kill"):
+    os.remove("kill")
+    os.kill(os.getpid(), 9)
+if os.path.exists("fail") and open("fail", "rb").read() in part:
+    sys.exit("error: the disk is on fire")
+if os.path.exists("hang") and len(os.listdir(".")) > 3:
+    time.sleep(60)
+sys.exit(subprocess.run([{binary!r}, *sys.argv[1:]], input=part, cwd={data!r}).returncode)
+"""
 
 
 def checked(result: int) -> None:
@@ -74,13 +92,18 @@ class Hosts:
         os.environ["ASSAY_BINARY"] = command or binary()
         try:
             self.nodes = []
-            for root in self.roots:
+            for number, root in enumerate(self.roots):
                 with own_namespace(root, data):
-                    self.nodes.append(self.cluster.add_node(**NODE))
+                    self.nodes.append(self.cluster.add_node(**NODE, node_ip_address=self.address(number)))
         finally:
             del os.environ["ASSAY_BINARY"]
             if before is not None:
                 os.environ["ASSAY_BINARY"] = before
+
+    @staticmethod
+    def address(number: int) -> str:
+        """Of a host."""
+        return f"127.0.0.{number + 2}"
 
     def give(self, number: int, whole: Path, *names: str) -> None:
         """Copies what is named of the whole, "golden/rank0", to a host."""
@@ -100,6 +123,26 @@ class Hosts:
 
     def close(self) -> None:
         self.cluster.shutdown()
+
+
+class WatchedHosts(Hosts):
+    """Hosts that keep the parts that they are given, and do with them what files in `folder` say."""
+
+    def __init__(self, place: Path, count: int) -> None:
+        self.folder = place / "parts"
+        self.folder.mkdir(parents=True)
+        command = place / "assay"
+        names = {"python": sys.executable, "binary": binary(), "folder": str(self.folder), "data": str(place / "data")}
+        command.write_text(COMMAND.format(**names))
+        command.chmod(0o755)
+        super().__init__(place, place / "data", count, str(command))
+
+    def clear(self) -> None:
+        shutil.rmtree(self.folder)
+        self.folder.mkdir()
+
+    def parts(self) -> list[bytes]:
+        return [file.read_bytes() for file in self.folder.glob("begun-*")]
 
 
 def alone(whole: Path, data: Path, command: str, *words: object) -> subprocess.CompletedProcess[str]:

@@ -17,8 +17,7 @@ import pytest
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("torch")
-from own_folders import Hosts, alone, may_have_namespaces  # noqa: E402
-from test_ray_compare import binary  # noqa: E402
+from own_folders import WatchedHosts, alone, may_have_namespaces  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
 from opcheck_dump import run_folder_of, write_operation  # noqa: E402
@@ -28,24 +27,6 @@ __all__ = ["may_have_namespaces"]
 pytestmark = pytest.mark.usefixtures("may_have_namespaces")
 RANKS, STEPS, KINDS = 3, 2, 3
 FORMATS = ["--format", "csv", "jsonl", "html", "xlsx"]
-# What the nodes run: it keeps the parts that it is given, and does with them what files of its folder say.
-COMMAND = """#!{python}
-import os, subprocess, sys, time
-if sys.argv[1] != "part":
-    os.execv({binary!r}, ["assay", *sys.argv[1:]])
-os.chdir({folder!r})
-part = sys.stdin.buffer.read()
-with open(f"begun-{{os.getpid()}}", "wb") as file:
-    file.write(part)
-if os.path.exists("kill"):
-    os.remove("kill")
-    os.kill(os.getpid(), 9)
-if os.path.exists("fail") and open("fail", "rb").read() in part:
-    sys.exit("error: the disk is on fire")
-if os.path.exists("hang") and len(os.listdir(".")) > 3:
-    time.sleep(60)
-sys.exit(subprocess.run([{binary!r}, *sys.argv[1:]], input=part, cwd={data!r}).returncode)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -71,29 +52,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Cluster(Hosts):
-    """Of two hosts: ranks 0 and 1 of the dump and 0 of the program on the first, the others on the second."""
-
-    def __init__(self, place: Path) -> None:
-        self.folder = place / "parts"
-        self.folder.mkdir()
-        command = place / "assay"
-        names = {"python": sys.executable, "binary": binary(), "folder": str(self.folder), "data": str(place / "data")}
-        command.write_text(COMMAND.format(**names))
-        command.chmod(0o755)
-        super().__init__(place, place / "data", 2, str(command))
-
-    def clear(self) -> None:
-        shutil.rmtree(self.folder)
-        self.folder.mkdir()
-
-    def parts(self) -> list[bytes]:
-        return [file.read_bytes() for file in self.folder.glob("begun-*")]
-
-
 @pytest.fixture(scope="module")
 def cluster(whole: Path, tmp_path_factory: pytest.TempPathFactory):
-    made = Cluster(tmp_path_factory.mktemp("hosts"))
+    made = WatchedHosts(tmp_path_factory.mktemp("hosts"), 2)
     tensors = run_folder_of(Path("dump")).parent.parent
     made.give(0, whole, f"{tensors}/0_4711", f"{tensors}/1_4712", "program/manifest.json", "program/rank0")
     made.give(1, whole, f"{tensors}/2_4713", "program/manifest.json", "program/rank1")
@@ -102,7 +63,7 @@ def cluster(whole: Path, tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture
-def hosts(cluster: Cluster) -> Cluster:
+def hosts(cluster: WatchedHosts) -> WatchedHosts:
     cluster.clear()
     return cluster
 
@@ -122,7 +83,7 @@ def rows_of(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def check_both(whole: Path, hosts: Cluster, out: Path, *words: object) -> subprocess.CompletedProcess[str]:
+def check_both(whole: Path, hosts: WatchedHosts, out: Path, *words: object) -> subprocess.CompletedProcess[str]:
     """The report of the hosts is that of one process; returns what was said."""
     here = alone(whole, hosts.data, "opcheck", *words, *FORMATS, "-o", out / "here")
     there = hosts.run("opcheck", *words, *FORMATS, "-o", out / "there")
