@@ -212,8 +212,9 @@ class Driver:
                 names = ", ".join(sorted({node.host for node in found}))
                 raise DriverError(f"--map-host {text}: the cluster has no node {host}; its nodes: {names}")
             host_paths.setdefault(host, set()).add(path)
+        found = [on_node.mapped(host_paths, node) for node in found]
         self._plant(found, lists)
-        return [on_node.mapped(host_paths, node) for node in found]
+        return found
 
     # ---- files
 
@@ -236,6 +237,11 @@ class Driver:
                 if members[0] != DRIVER:
                     listed = ray.get(list_run.options(scheduling_strategy=_only_on(members[0])).remote(run))
                 self._tree.add(run, members, listed)
+            for node in nodes:
+                for path in sorted(map(self._absolute, node.mapped)):
+                    if path.startswith(f"{run}/"):  # what is mounted when it is asked for is in no list of the run
+                        listed = ray.get(list_run.options(scheduling_strategy=_only_on(node.id)).remote(path))
+                        self._tree.add_below(run, path, [node.id], listed)
         hosts = {node.id: node.host for node in nodes} | {DRIVER: "this host"}
         self._readers = Readers(self._tree, {}, hosts)
         everybody = len(nodes) + 1
@@ -274,7 +280,7 @@ class Driver:
         if problem:
             raise DriverError(problem)
         for run in self._runs:
-            has_several = f"{run}/{files.MANIFEST}" in tree.differing
+            has_several = f"{run}/{files.MANIFEST}" in tree.differing and not files.take_joined_manifests(tree, run)
             if has_several and (problem := files.join_manifests(tree, run, read, join)):
                 raise DriverError(f"the parts of {run} on the hosts are not one run: {problem}")
         for path in tree.differing:  # manifests that are not at the top of a run
