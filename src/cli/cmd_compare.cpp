@@ -105,7 +105,7 @@ void conclude(const CompareRequest& request, CompareOutcome* outcome) {
     }
   }
   if (request.exit_zero) outcome->exit_status = kSame;
-  if (outcome->comparison.unfinished_pairs > 0) {
+  if (outcome->comparison.unfinished_pairs > 0 || outcome->verdict_stopped) {
     outcome->word = "interrupted";
     outcome->exit_status = kInterrupted;
   }
@@ -173,6 +173,7 @@ class Judge {
     is_done_ = true;
     VerdictRequest options = request_.verdict_options;
     options.jobs = request_.jobs;
+    options.parts = comparison_.parts;
     options.asked.tables = true;
     options.asked.page = !request_.html.empty();
     options.seen = seen;
@@ -181,6 +182,11 @@ class Judge {
         find_verdict(golden, mine, pairs, options, comparison_.progress, &notes_);
     if (!verdict) {
       const Errc code = verdict.error().code;
+      if (code == Errc::Interrupted && !interrupted()) {  // its parts were stopped; rows are left
+        outcome_->verdict_stopped = true;
+        notes_.emplace_back("no verdict: stopped by the user");
+        return {};
+      }
       if (request_.verdict || code == Errc::Usage || code == Errc::Interrupted)
         return fail(verdict.error());
       notes_.push_back("no verdict: " + verdict.error().describe());
@@ -205,7 +211,8 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
                          compare::ComparedPaths* compared, CompareOutcome* outcome) {
   ProgressBar bar;
   options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-  ASSAY_TRY(const std::unique_ptr<compare::PartRunner> parts, part_runner(request));
+  ASSAY_TRY(const std::unique_ptr<run::PartRunner> parts,
+            part_runner({request.compat, request.custom_algorithms}));
   options.parts = parts.get();
   Judge judge(request, options, outcome);
   options.when_paired = [&](const run::Run& golden, const run::Run& mine,

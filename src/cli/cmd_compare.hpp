@@ -61,6 +61,7 @@ struct CompareOutcome {
   std::vector<std::string> notes;  // for the user, one sentence each
   bool two_files = false;          // golden and mine are one tensor file each
   std::optional<locate::Verdict> verdict;
+  bool verdict_stopped = false;  // by the user; there is none
   /// "same" "differs" "nothing_compared" "within_limits" "beyond_limits" "not_comparable"; with
   /// --verdict that of the verdict where it decides the status.
   std::string_view word;

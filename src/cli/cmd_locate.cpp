@@ -131,7 +131,7 @@ Command locate_command(const Caller& caller) {
   add_jobs(command, request->judge.verdict.jobs);
   command.add("--max-memory BYTES", "Of working tensors; default 2GiB",
               parsed_into(request->judge.verdict.max_memory, parse_bytes));
-  add_ray_options(command, request->ray, false);
+  add_ray_options(command, request->ray, true);
   command.example =
       "assay dump --level operator -o golden -- python run.py\n"
       "  assay dump -o mine -- python ported.py\n"

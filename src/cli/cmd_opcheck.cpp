@@ -16,8 +16,10 @@
 #include "cli/answer.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/commands.hpp"
+#include "cli/custom_metrics.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
+#include "cli/part_pipe.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "cli/ray.hpp"
@@ -144,14 +146,9 @@ Status complete(Request* request) {
   request->check.kl_divergence = request->table.kl;
   request->table.standard = request->check.standard;
   ASSAY_TRY(const auto algorithms, compare::load_algorithms(request->algorithms));
-  for (const std::shared_ptr<compare::Algorithm>& algorithm : algorithms) {
-    const auto compute = [algorithm](const TensorView& golden, const TensorView& mine) {
-      compare::AlgorithmValue found = algorithm->compute(golden, mine);
-      return opcheck::CustomMetric::Value{std::move(found.value), std::move(found.message)};
-    };
-    request->check.custom.push_back({algorithm->name(), compute});
-    request->table.custom.push_back(algorithm->name());
-  }
+  request->check.custom = custom_metrics(algorithms);
+  for (const opcheck::CustomMetric& metric : request->check.custom)
+    request->table.custom.push_back(metric.name);
   return {};
 }
 
@@ -234,6 +231,9 @@ Result<Checked> check(const Request& request, bool operators) {
     if (written) written = writer.add(result);
   };
   options.interrupted = &interrupted();
+  ASSAY_TRY(const std::unique_ptr<run::PartRunner> parts,
+            part_runner({.compat = "none", .custom_algorithms = request.algorithms}));
+  options.parts = parts.get();
   {
     const InterruptGuard guard;
     ProgressBar bar;
@@ -498,7 +498,7 @@ Command opcheck_command(const Caller& caller) {
   add_subject_rows(command, *request);
   add_computing_rows(command, *request);
   add_judging_rows(command, *request);
-  if (ours) add_ray_options(command, request->ray, false);
+  if (ours) add_ray_options(command, request->ray, true);
   command.example = caller.program + (ours ? " dump/msit_dump_20250102_030405 -o report"
                                            : " -i msit_dump_20250102_030405/tensors/0_4711/2 -o "
                                              "report");

@@ -2,6 +2,7 @@
 #include "cli/judge_runs.hpp"
 
 #include "cli/interrupt.hpp"
+#include "cli/part_pipe.hpp"
 #include "cli/progress_bar.hpp"
 #include "engines/engines.hpp"
 #include "report/html/comparison_page.hpp"
@@ -31,6 +32,7 @@ Status write_page(const run::RunPair& pair, const Judged& judged, const JudgeReq
 Result<Judged> judge(const std::string& golden_path, const std::string& my_path,
                      const JudgeRequest& request) {
   ProgressBar bar;
+  ASSAY_TRY(const std::unique_ptr<run::PartRunner> parts, part_runner({.compat = "none"}));
   ASSAY_TRY(
       const run::RunPair pair,
       run::open_pair(golden_path, my_path, request.verdict.golden_weights, request.said.parallel));
@@ -47,6 +49,7 @@ Result<Judged> judge(const std::string& golden_path, const std::string& my_path,
     for (const std::string& warning : side->warnings) judged.notes.push_back(warning);
   }
   VerdictRequest wanted = request.verdict;
+  wanted.parts = parts.get();
   wanted.asked.page |= !request.html.empty();
   ASSAY_TRY(judged.verdict,
             find_verdict(

@@ -49,7 +49,7 @@ Result<T> receive(int socket) {
   return value;
 }
 
-class PipeRunner : public compare::PartRunner {
+class PipeRunner : public run::PartRunner {
  public:
   PipeRunner(int socket, PartSettings settings) : socket_(socket), settings_(std::move(settings)) {}
 
@@ -123,7 +123,7 @@ class PipeRunner : public compare::PartRunner {
 
 }  // namespace
 
-Result<std::unique_ptr<compare::PartRunner>> part_runner(const CompareRequest& request) {
+Result<std::unique_ptr<run::PartRunner>> part_runner(PartSettings settings) {
   const char* const text = std::getenv(kVariable);
   if (text == nullptr) return nullptr;
   const std::optional<int> socket = parse_number<int>(text);
@@ -132,8 +132,7 @@ Result<std::unique_ptr<compare::PartRunner>> part_runner(const CompareRequest& r
   if (!socket || ::getsockopt(*socket, SOL_SOCKET, SO_TYPE, &type, &size) != 0)
     return fail(Errc::Usage, std::string(kVariable) + " names no socket");
   ::unsetenv(kVariable);  // programs that are started from here are not meant
-  return std::make_unique<PipeRunner>(*socket,
-                                      PartSettings{request.compat, request.custom_algorithms});
+  return std::make_unique<PipeRunner>(*socket, std::move(settings));
 }
 
 Result<std::pair<PartSettings, ByteSpan>> settings_of(ByteSpan body) {

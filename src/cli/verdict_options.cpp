@@ -129,6 +129,7 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
         "the others only, the table all");
   }
   options.slice = request.slice;
+  options.parts = request.parts;
   options.jobs = request.jobs;
   if (request.max_memory > 0) options.max_memory = request.max_memory;
   options.interrupted = &interrupted();
@@ -151,6 +152,7 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
   options.asked = asked_of(request, floors.has_value());
   options.seen = request.seen;
   ASSAY_TRY(locate::Verdict verdict, locate::locate(golden, mine, pairs, options));
+  notes->insert(notes->end(), verdict.failed_parts.begin(), verdict.failed_parts.end());
   if (verdict.floor == locate::Floor::Measured && !golden.floors.empty() &&
       request.floor_runs.empty() && request.floor_file.empty())
     notes->push_back("judged by the floors in " + golden.path);

@@ -23,6 +23,7 @@ struct VerdictRequest {
   std::string slice;                    // a module, "module:slot", "token 3"; empty: everything
   bool why = false;                     // list what the verdict stands on
   bool tokens = false;                  // list what the runs choose
+  run::PartRunner* parts = nullptr;     // who judges operators; null: this process
   int jobs = 0;
   uint64_t max_memory = 0;  // 0: the library's own
   /// What the command does besides, and what the user says corresponds; the rest is found above.

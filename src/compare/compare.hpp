@@ -20,6 +20,7 @@
 #include "pair/match.hpp"
 #include "pair/weight_names.hpp"
 #include "run/manual_mapping.hpp"
+#include "run/parts.hpp"
 
 namespace assay::compare {
 
@@ -184,8 +185,6 @@ struct PictureOptions {
   size_t most_matching = 500;
 };
 
-class PartRunner;
-
 struct CompareOptions {
   std::vector<pair::Level> levels = {pair::Level::Api};  // one sheet each
   bool statistics = false;                               // compare statistics instead of tensors
@@ -199,7 +198,7 @@ struct CompareOptions {
   std::vector<std::shared_ptr<Algorithm>> algorithms;  // of the user; one column each
   PictureOptions pictures;
   /// Who compares the pairs, in parts (parts.hpp); null: the threads of this process.
-  PartRunner* parts = nullptr;
+  run::PartRunner* parts = nullptr;
   int jobs = 0;  // <= 0: one per core
   /// Mapped file pages kept resident, in bytes. What is above is given back to the page cache.
   uint64_t max_memory = uint64_t{256} << 20;

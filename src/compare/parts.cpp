@@ -2,27 +2,16 @@
 #include "compare/parts.hpp"
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <tuple>
-#include <unordered_map>
 
-#include "base/byte_archive.hpp"
-#include "compare/pair_comparer.hpp"
 #include "compare/pair_loop.hpp"
-#include "run/packed_records.hpp"
+#include "run/part_archive.hpp"
 
 namespace assay {
 namespace {
 
-/// Both sides of a pipe are of one version; what differs between versions differs here, too.
-constexpr std::string_view kRequestMark = "assay part 2";
-constexpr std::string_view kAnswerMark = "assay rows 2";
+using run::check_range;
 
-void check_range(ArchiveReader& archive, bool is_in_range) {
-  if (!is_in_range) archive.fail_now();
-}
-void check_range(ByteWriter&, bool) {}
+constexpr std::string_view kAnswerMark = "assay rows 1";
 
 }  // namespace
 
@@ -52,14 +41,6 @@ void transfer(Archive& archive, Errors& errors) {
   archive(errors.max, errors.min, errors.mean, errors.l2_norm);
 }
 }  // namespace measure
-
-namespace run {
-template <typename Archive, typename Any>
-  requires std::same_as<std::remove_const_t<Any>, Damage>
-void transfer(Archive& archive, Any& damage) {
-  archive(damage.file, damage.what);
-}
-}  // namespace run
 
 namespace pair {
 template <typename Archive, typename Step>
@@ -111,32 +92,12 @@ void transfer(Archive& archive, Side& side) {
 }
 
 void transfer(ByteWriter& archive, const AlgorithmValue& value) {
-  archive(static_cast<uint8_t>(value.value.index()), value.message);
-  std::visit(
-      [&](const auto& one) {
-        if constexpr (!std::is_same_v<std::decay_t<decltype(one)>, std::monostate>) archive(one);
-      },
-      value.value);
+  archive(value.message);
+  run::write_value(archive, value.value);
 }
 void transfer(ArchiveReader& archive, AlgorithmValue& value) {
-  uint8_t kind = 0;
-  archive(kind, value.message);
-  const auto take = [&](auto one) {
-    archive(one);
-    value.value = one;
-  };
-  switch (kind) {
-    case 0:
-      return;
-    case 1:
-      return take(double());
-    case 2:
-      return take(int64_t());
-    case 3:
-      return take(std::string());
-    default:
-      archive.fail_now();
-  }
+  archive(value.message);
+  run::read_value(archive, &value.value);
 }
 
 template <typename Archive, typename Any>
@@ -152,80 +113,6 @@ void transfer(Archive& archive, Any& row) {
 }
 
 namespace {
-
-// ---- planning ----
-
-class Planner {
- public:
-  Planner(std::span<const PairPlace> pairs, const PartLimits& limits)
-      : pairs_(pairs), limits_(limits) {}
-
-  std::vector<Part> plan() {
-    for (size_t i = 0; i < pairs_.size(); ++i) {
-      const PairPlace& pair = pairs_[i];
-      Part& part = open_part({pair.sheet, pair.crosses_ranks, pair.rank, pair.step}, pair.bytes);
-      part.tasks.push_back(i);
-      part.bytes += pair.bytes;
-      part.crosses_ranks = pair.crosses_ranks;
-    }
-    std::ranges::stable_sort(parts_, [](const Part& a, const Part& b) {
-      return std::pair(b.bytes, a.tasks.front()) < std::pair(a.bytes, b.tasks.front());
-    });
-    return std::move(parts_);
-  }
-
- private:
-  using Place = std::tuple<size_t, bool, int, int64_t>;
-
-  /// The part that goes on at a place, or a new one when that would become too large.
-  Part& open_part(const Place& place, uint64_t bytes) {
-    const auto [open, is_new] = open_.try_emplace(place, parts_.size());
-    const bool is_full = !is_new && (parts_[open->second].tasks.size() >= limits_.pairs ||
-                                     parts_[open->second].bytes + bytes > limits_.bytes);
-    if (is_new || is_full) {
-      open->second = parts_.size();
-      parts_.emplace_back();
-    }
-    return parts_[open->second];
-  }
-
-  std::span<const PairPlace> pairs_;
-  const PartLimits& limits_;
-  std::vector<Part> parts_;
-  std::map<Place, size_t> open_;
-};
-
-// ---- a part as bytes ----
-
-/// Those records of a run that a part names, and their new places.
-class SomeRecords {
- public:
-  explicit SomeRecords(const run::Run& run) : run_(run) {}
-
-  size_t place_of(size_t record) {
-    const auto [place, is_new] = places_.try_emplace(record, records_.size());
-    if (is_new) records_.push_back(run_.records[record]);
-    return place->second;
-  }
-  void write(ByteWriter& out) const {
-    const std::string packed = run::pack_records(records_);
-    out(run_.layout, run_.path, packed);
-  }
-
- private:
-  const run::Run& run_;
-  std::vector<run::TensorRecord> records_;
-  std::unordered_map<size_t, size_t> places_;
-};
-
-void read_run(ArchiveReader& archive, run::Run* run) {
-  std::string packed;
-  archive(run->layout, run->path, packed);
-  if (!archive.is_good() || run->layout > run::Layout::Fingerprint) return archive.fail_now();
-  run::UnpackOptions options;
-  options.checks = std::make_shared<run::PayloadChecks>(run->found_damage);
-  if (!run::unpack_records(as_bytes(packed), options, &run->records)) archive.fail_now();
-}
 
 bool names_what_is_there(const pair::Matching& matching, const run::Run& golden,
                          const run::Run& mine) {
@@ -246,10 +133,6 @@ bool names_what_is_there(const pair::Matching& matching, const run::Run& golden,
 
 }  // namespace
 
-std::vector<Part> plan_parts(std::span<const PairPlace> pairs, const PartLimits& limits) {
-  return Planner(pairs, limits).plan();
-}
-
 void PairsElsewhere::add(size_t sheet, const pair::Matching& matching, const pair::RecordPair& pair,
                          Row* row) {
   tasks_.push_back({sheet, &matching, &pair, row});
@@ -267,12 +150,12 @@ bool PairsElsewhere::can_be_sent(const Task& task) const {
          are_plain(task.pair->mine_recipe, mine_);
 }
 
-PairPlace PairsElsewhere::place_of(const Task& task) const {
+run::TaskPlace PairsElsewhere::place_of(const Task& task) const {
   const run::TensorRecord& mine = mine_.records[task.pair->mine];
   const auto has_several = [&](int32_t recipe) {
     return recipe >= 0 && task.matching->recipes[static_cast<size_t>(recipe)].records.size() > 1;
   };
-  return {.sheet = task.sheet,
+  return {.group = task.sheet,
           .rank = mine.rank,
           .step = mine.step,
           .bytes = comparer_.payload_bytes(*task.pair),
@@ -280,14 +163,14 @@ PairPlace PairsElsewhere::place_of(const Task& task) const {
               has_several(task.pair->golden_recipe) || has_several(task.pair->mine_recipe)};
 }
 
-std::string PairsElsewhere::pack(const Part& part) const {
-  SomeRecords of_golden(golden_);
-  SomeRecords of_mine(mine_);
+std::string PairsElsewhere::pack(const run::Part& part) const {
+  run::SomeRecords of_golden(golden_);
+  run::SomeRecords of_mine(mine_);
   std::vector<pair::RecordPair> pairs;
   std::vector<pair::Recipe> recipes;
   for (const size_t number : part.tasks) {
     const Task& task = tasks_[number];
-    const auto add_recipe = [&](int32_t recipe, SomeRecords* side) -> int32_t {
+    const auto add_recipe = [&](int32_t recipe, run::SomeRecords* side) -> int32_t {
       if (recipe < 0) return -1;
       pair::Recipe copy = task.matching->recipes[static_cast<size_t>(recipe)];
       for (size_t& record : copy.records) record = side->place_of(record);
@@ -302,7 +185,7 @@ std::string PairsElsewhere::pack(const Part& part) const {
     pairs.push_back(std::move(pair));
   }
   ByteWriter out;
-  out(std::string(kRequestMark), options_.statistics, options_.limits.rules,
+  out(std::string(kPairsMark), options_.statistics, options_.limits.rules,
       options_.limits.fallback);
   of_golden.write(out);
   of_mine.write(out);
@@ -310,34 +193,31 @@ std::string PairsElsewhere::pack(const Part& part) const {
   return out.take();
 }
 
-void PairsElsewhere::add_files(Part* part) const {
-  std::set<InternedText> files;
-  const auto add_record = [&](const run::TensorRecord& record) {
-    if (record.bytes) files.insert(record.bytes->file);
-  };
+void PairsElsewhere::add_files(run::Part* part) const {
+  run::PartFiles files;
   for (const size_t number : part->tasks) {
     const Task& task = tasks_[number];
     const auto add_recipe = [&](int32_t recipe, const run::Run& run) {
       if (recipe < 0) return;
       for (const size_t record : task.matching->recipes[static_cast<size_t>(recipe)].records)
-        add_record(run.records[record]);
+        files.add(run.records[record]);
     };
-    add_record(golden_record(golden_, mine_, *task.pair));
-    add_record(mine_.records[task.pair->mine]);
+    files.add(golden_record(golden_, mine_, *task.pair));
+    files.add(mine_.records[task.pair->mine]);
     add_recipe(task.pair->golden_recipe, golden_);
     add_recipe(task.pair->mine_recipe, mine_);
   }
-  part->files.assign(files.begin(), files.end());
+  part->files = files.list();
 }
 
-void PairsElsewhere::refuse(const Part& part, const Error& why) {
+void PairsElsewhere::refuse(const run::Part& part, const Error& why) {
   if (why.code == Errc::Interrupted) unfinished_ += part.tasks.size();
   for (const size_t number : part.tasks)
     *tasks_[number].row =
         comparer_.refuse(*tasks_[number].pair, "not compared: " + why.describe() + ".");
 }
 
-void PairsElsewhere::take(const Part& part, PartRunner::Outcome outcome) {
+void PairsElsewhere::take(const run::Part& part, run::PartRunner::Outcome outcome) {
   if (!outcome) return refuse(part, outcome.error());
   Result<PartRows> rows = unpack_rows(as_bytes(*outcome));
   if (rows && rows->rows.size() != part.tasks.size())
@@ -353,7 +233,7 @@ void PairsElsewhere::take(const Part& part, PartRunner::Outcome outcome) {
 Result<std::vector<size_t>> PairsElsewhere::compare() {
   std::vector<size_t> here;
   std::vector<size_t> sent;
-  std::vector<PairPlace> places;
+  std::vector<run::TaskPlace> places;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     if (!can_be_sent(tasks_[i])) {
       here.push_back(i);
@@ -362,17 +242,17 @@ Result<std::vector<size_t>> PairsElsewhere::compare() {
     sent.push_back(i);
     places.push_back(place_of(tasks_[i]));
   }
-  std::vector<Part> parts = plan_parts(places);
-  for (Part& part : parts)
+  std::vector<run::Part> parts = run::plan_parts(places);
+  for (run::Part& part : parts)
     for (size_t& task : part.tasks) task = sent[task];
   size_t done = 0;
   ASSAY_TRY_STATUS(options_.parts->run(
       parts.size(),
       [&](size_t i) {
         add_files(&parts[i]);
-        return PartRunner::Request{parts[i], pack(parts[i])};
+        return run::PartRunner::Request{parts[i], pack(parts[i])};
       },
-      [&](size_t i, PartRunner::Outcome outcome) {
+      [&](size_t i, run::PartRunner::Outcome outcome) {
         take(parts[i], std::move(outcome));
         done += parts[i].tasks.size();
         if (options_.progress) options_.progress(done, tasks_.size());
@@ -384,13 +264,13 @@ Result<std::string> run_part(ByteSpan request, CompareOptions options) {
   ArchiveReader archive(request);
   std::string mark;
   archive(mark);
-  if (mark != kRequestMark) return fail(Errc::Invalid, "the part is of another version of assay");
+  if (mark != kPairsMark) return fail(Errc::Invalid, "the part is of another version of assay");
   run::Run golden;
   run::Run mine;
   pair::Matching matching;
   archive(options.statistics, options.limits.rules, options.limits.fallback);
-  read_run(archive, &golden);
-  read_run(archive, &mine);
+  run::read_run(archive, &golden);
+  run::read_run(archive, &mine);
   archive(matching.pairs, matching.recipes);
   ASSAY_TRY_STATUS(archive.status());
   if (!archive.is_at_end() || !names_what_is_there(matching, golden, mine))

@@ -401,9 +401,9 @@ class CaseBuilder {
         list->warnings.push_back(whole_dump.error().describe());
     }
     CaseList ignored;
-    list->peers_ = entries_of(*list->peer_run_, nullptr, &ignored);
-    std::erase_if(list->peers_,
-                  [](const CaseEntry& entry) { return !is_multi_card(entry.evaluated_as); });
+    std::vector<CaseEntry> peers = entries_of(*list->peer_run_, nullptr, &ignored);
+    std::erase_if(peers, [](const CaseEntry& entry) { return !is_multi_card(entry.evaluated_as); });
+    list->set_peers(std::move(peers));
   }
 
   const CaseOptions& options_;
@@ -416,16 +416,12 @@ Result<std::vector<const CaseEntry*>> CaseList::peers_of(const CaseEntry& entry,
   if (rank_count < 1 || rank_count > kMaxRanks)
     return fail(Errc::Invalid, "parameter rankSize is " + std::to_string(rank_count));
   std::vector<const CaseEntry*> ranks(static_cast<size_t>(rank_count), nullptr);
-  for (const CaseEntry& peer : peers_) {
-    if (peer.description.step != entry.description.step ||
-        peer.description.id != entry.description.id ||
-        peer.description.op_type != entry.description.op_type)
-      continue;
-    ASSAY_TRY(const int64_t rank, peer.parameters.integer("rank", 0));
+  for (const CaseEntry* peer : peers_like(entry)) {
+    ASSAY_TRY(const int64_t rank, peer->parameters.integer("rank", 0));
     if (rank < 0 || rank >= rank_count) continue;
     const CaseEntry*& place = ranks[static_cast<size_t>(rank)];
     // Several runs in one folder: the process that the case itself is of counts.
-    if (place == nullptr || peer.description.folder == entry.description.folder) place = &peer;
+    if (place == nullptr || peer->description.folder == entry.description.folder) place = peer;
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank] == nullptr)
@@ -433,6 +429,35 @@ Result<std::vector<const CaseEntry*>> CaseList::peers_of(const CaseEntry& entry,
                                       "! All ranks must be dumped into one folder");
   }
   return ranks;
+}
+
+std::vector<const CaseEntry*> CaseList::peers_like(const CaseEntry& entry) const {
+  std::vector<const CaseEntry*> found;
+  const auto numbers = peers_by_execution_.find(execution_of(entry));
+  if (!is_multi_card(entry.evaluated_as) || numbers == peers_by_execution_.end()) return found;
+  for (const size_t number : numbers->second) found.push_back(&peers_[number]);
+  return found;
+}
+
+CaseList::Execution CaseList::execution_of(const CaseEntry& entry) {
+  return {entry.description.step, entry.description.id, entry.description.op_type};
+}
+
+void CaseList::set_peers(std::vector<CaseEntry> peers) {
+  peers_ = std::move(peers);
+  for (size_t i = 0; i < peers_.size(); ++i)
+    peers_by_execution_[execution_of(peers_[i])].push_back(i);
+}
+
+CaseList CaseList::of(std::shared_ptr<const run::Run> run, std::vector<CaseEntry> entries,
+                      std::shared_ptr<const run::Run> peer_run, std::vector<CaseEntry> peers) {
+  CaseList list;
+  list.path = run->path;
+  list.run_ = std::move(run);
+  list.peer_run_ = std::move(peer_run);
+  list.entries_ = std::move(entries);
+  list.set_peers(std::move(peers));
+  return list;
 }
 
 Result<CaseList> list_cases(const std::string& path, const CaseOptions& options) {

@@ -3,8 +3,10 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -65,6 +67,18 @@ class CaseList {
   /// errors  NotFound "Cannot find data on rank 1! ..." | Invalid (two processes with one rank)
   [[nodiscard]] Result<std::vector<const CaseEntry*>> peers_of(const CaseEntry& entry,
                                                                int64_t rank_count) const;
+  /// Those that peers_of() chooses from; none of an operation of one rank.
+  [[nodiscard]] std::vector<const CaseEntry*> peers_like(const CaseEntry& entry) const;
+
+  /// Cases that were listed elsewhere.
+  /// run, peer_run   have the records of the entries, and of their peers
+  [[nodiscard]] static CaseList of(std::shared_ptr<const run::Run> run,
+                                   std::vector<CaseEntry> entries,
+                                   std::shared_ptr<const run::Run> peer_run,
+                                   std::vector<CaseEntry> peers);
+  [[nodiscard]] const run::Run& run() const { return *run_; }
+  /// Of the peers.
+  [[nodiscard]] const run::Run& peer_run() const { return peer_run_ ? *peer_run_ : *run_; }
 
   std::string path;
   /// What has no case: graphs and operations that were listed but not captured, with how many.
@@ -78,6 +92,10 @@ class CaseList {
   std::shared_ptr<const run::Run> peer_run_;  // the whole dump, where ranks are needed
   std::vector<CaseEntry> entries_;
   std::vector<CaseEntry> peers_;  // multi-card operations of the whole dump
+  using Execution = std::tuple<std::string, std::string, std::string>;  // step, id, type
+  std::map<Execution, std::vector<size_t>> peers_by_execution_;         // ascending
+  static Execution execution_of(const CaseEntry& entry);
+  void set_peers(std::vector<CaseEntry> peers);
 };
 
 /// path     a dump, or any folder inside one down to that of a single operation

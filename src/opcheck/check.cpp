@@ -6,12 +6,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 
 #include "base/interruption.hpp"
 #include "base/memory_budget.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
+#include "opcheck/parts.hpp"
 #include "reference/wide.hpp"
 #include "run/run.hpp"
 
@@ -433,49 +435,90 @@ Report::Counts Report::counts() const {
   return counts;
 }
 
-Report check_cases(const CaseList& cases, const CheckOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<CaseEntry>& entries = cases.entries();
-  Report report;
-  report.path = cases.path;
-  report.unlisted = cases.unlisted;
-  report.warnings = cases.warnings;
-  report.nothing_matched = cases.nothing_matched;
-  report.standard = options.standard;
-  std::vector<std::optional<CaseResult>> results(entries.size());
+namespace {
+
+/// Results as they come, reported in the order of the cases.
+class Results {
+ public:
+  Results(size_t count, const CheckOptions& options) : options_(options), results_(count) {}
+
+  /// nothing   the case was given up
+  void add(size_t number, std::optional<CaseResult> result) {
+    const std::lock_guard lock(mutex_);
+    is_complete_ &= result.has_value();
+    results_[number] = std::move(result);
+    ++done_;
+    for (; reported_ < results_.size() && results_[reported_]; ++reported_) {
+      if (options_.finished) options_.finished(*results_[reported_]);
+    }
+    if (options_.progress) options_.progress(done_, results_.size());
+  }
+  [[nodiscard]] bool is_complete() const { return is_complete_; }
+  [[nodiscard]] std::vector<CaseResult> take() {
+    std::vector<CaseResult> taken;
+    for (std::optional<CaseResult>& result : results_) {
+      if (result) taken.push_back(*std::move(result));
+    }
+    return taken;
+  }
+
+ private:
+  const CheckOptions& options_;
+  std::mutex mutex_;
+  std::vector<std::optional<CaseResult>> results_;
+  size_t reported_ = 0;
+  size_t done_ = 0;
+  bool is_complete_ = true;
+};
+
+/// The cases of these numbers, in this process.
+void check_here(const CaseList& cases, const CheckOptions& options,
+                const std::vector<size_t>& numbers, Results* results) {
   MemoryBudget budget(options.max_memory);
   std::mutex custom_mutex;
-  std::mutex report_mutex;
-  size_t emitted = 0;
-  size_t done = 0;
   const unsigned jobs = resolve_job_count(options.jobs);
   // Few cases leave threads over, which a large product can use.
-  const bool one_by_one = entries.size() < jobs;
-  const auto body = [&](size_t i) {
-    const uint64_t bytes = entries[i].bytes * kWorkingBytesPerByte;
+  const bool one_by_one = numbers.size() < jobs;
+  parallel_for(numbers.size(), one_by_one ? 1 : jobs, [&](size_t i) {
+    const CaseEntry& entry = cases.entries()[numbers[i]];
+    const uint64_t bytes = entry.bytes * kWorkingBytesPerByte;
     budget.acquire(i, bytes);
     std::optional<CaseResult> result;
     try {
       const InterruptScope scope(options.interrupted);
       throw_if_interrupted();
       result = Checker(cases, options, &custom_mutex)
-                   .check(entries[i], one_by_one ? static_cast<int>(jobs) : 1);
+                   .check(entry, one_by_one ? static_cast<int>(jobs) : 1);
     } catch (const Interrupted&) {  // what is half done is no result
     }
     budget.release(bytes);
-    const std::lock_guard lock(report_mutex);
-    results[i] = std::move(result);
-    ++done;
-    for (; emitted < results.size() && results[emitted]; ++emitted) {
-      if (options.finished) options.finished(*results[emitted]);
-    }
-    if (options.progress) options.progress(done, entries.size());
-  };
-  parallel_for(entries.size(), one_by_one ? 1 : jobs, body);
-  report.interrupted = options.interrupted != nullptr && options.interrupted->load();
-  for (std::optional<CaseResult>& result : results) {
-    if (result) report.cases.push_back(*std::move(result));
+    results->add(numbers[i], std::move(result));
+  });
+}
+
+}  // namespace
+
+Result<Report> check_cases(const CaseList& cases, const CheckOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Report report;
+  report.path = cases.path;
+  report.unlisted = cases.unlisted;
+  report.warnings = cases.warnings;
+  report.nothing_matched = cases.nothing_matched;
+  report.standard = options.standard;
+  Results results(cases.entries().size(), options);
+  std::vector<size_t> here(cases.entries().size());
+  std::iota(here.begin(), here.end(), size_t{0});
+  if (options.parts != nullptr) {
+    ASSAY_TRY(here,
+              check_elsewhere(cases, options, [&](size_t number, std::optional<CaseResult> result) {
+                results.add(number, std::move(result));
+              }));
   }
+  check_here(cases, options, here, &results);
+  report.interrupted =
+      !results.is_complete() || (options.interrupted != nullptr && options.interrupted->load());
+  report.cases = results.take();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -12,6 +12,7 @@
 #include "measure/measures.hpp"
 #include "measure/standards.hpp"
 #include "opcheck/cases.hpp"
+#include "run/parts.hpp"
 
 namespace assay::opcheck {
 
@@ -96,6 +97,8 @@ struct CheckOptions {
   std::vector<CustomMetric> custom;
   int jobs = 0;                             // <= 0: one per core
   uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; one case may exceed it alone
+  /// Who checks the cases, in parts (parts.hpp); null: the threads of this process.
+  run::PartRunner* parts = nullptr;
   /// Called with results in the order of the cases, as soon as they and all before them are done;
   /// one call at a time.
   std::function<void(const CaseResult& result)> finished;
@@ -123,7 +126,8 @@ struct Report {
   [[nodiscard]] Counts counts() const;
 };
 
-/// Results do not depend on jobs or max_memory.
-[[nodiscard]] Report check_cases(const CaseList& cases, const CheckOptions& options);
+/// Results do not depend on jobs, max_memory or parts.
+/// errors   of run::PartRunner::run()
+[[nodiscard]] Result<Report> check_cases(const CaseList& cases, const CheckOptions& options);
 
 }  // namespace assay::opcheck

@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::string_view kHome = "nodes://cluster";
 
-/// Says the path that the user knows where an error names its URL.
-Error without_url(Error error, const std::string& path) {
-  if (error.path.starts_with(kHome)) error.path = path;
-  return error;
-}
-
 class NodeFile : public PartialFile {
  public:
   NodeFile(std::shared_ptr<PartialFile> file, std::string path)
@@ -27,7 +21,7 @@ class NodeFile : public PartialFile {
   uint64_t size_bytes() const override { return file_->size_bytes(); }
   Result<std::shared_ptr<const void>> fetch(uint64_t offset, uint64_t size_bytes) override {
     Result<std::shared_ptr<const void>> fetched = file_->fetch(offset, size_bytes);
-    if (!fetched) return fail(without_url(fetched.error(), path_));
+    if (!fetched) return fail(without_home(fetched.error(), kHome, path_));
     return fetched;
   }
 
@@ -42,7 +36,7 @@ class NodeFiles : public FileSource {
       : files_(std::move(files)), folder_(std::move(folder)) {}
   Status prepare(const std::string& path) override {
     if (const Status prepared = files_->prepare(url_of(path)); !prepared)
-      return fail(without_url(prepared.error(), path));
+      return fail(without_home(prepared.error(), kHome, path));
     return {};
   }
   Result<FileFacts> facts(const std::string& path) override {
@@ -65,7 +59,7 @@ class NodeFiles : public FileSource {
   }
   template <typename T>
   static Result<T> named(Result<T> result, const std::string& path) {
-    if (!result) return fail(without_url(result.error(), path));
+    if (!result) return fail(without_home(result.error(), kHome, path));
     return result;
   }
 

@@ -128,12 +128,6 @@ class FailedFiles {
   std::map<std::string, Failed> failed_;
 };
 
-/// The path that the user knows, where the URL is ours.
-Error without_home(Error error, const std::string& home) {
-  if (!home.empty() && error.path.starts_with(home)) error.path.erase(0, home.size());
-  return error;
-}
-
 /// A file of the store, and its part that is here.
 class RemoteFile : public PartialFile {
  public:
@@ -385,6 +379,12 @@ class RemoteFiles : public FileSource {
 };
 
 }  // namespace
+
+Error without_home(Error error, std::string_view home, const std::string& path) {
+  if (home.empty() || !error.path.starts_with(home)) return error;
+  error.path = path.empty() ? error.path.substr(home.size()) : path;
+  return error;
+}
 
 std::shared_ptr<FileSource> make_remote_files(std::shared_ptr<Carrier> carrier, std::string home) {
   return std::make_shared<RemoteFiles>(std::move(carrier), std::move(home));

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/file_source.hpp"
 #include "remote/transfer.hpp"
@@ -14,6 +15,10 @@ namespace assay::remote {
 /// home   beginning of URLs that the user does not know; behind it is the path that he does
 [[nodiscard]] std::shared_ptr<FileSource> make_remote_files(std::shared_ptr<Carrier> carrier,
                                                             std::string home = {});
+
+/// The error with the path that the user knows, where it names a URL below `home`.
+/// path   as the user wrote it; empty: what is behind `home`
+[[nodiscard]] Error without_home(Error error, std::string_view home, const std::string& path = {});
 
 /// From now on paths with a scheme lead to the helper process. Nothing is started before the first
 /// such path.

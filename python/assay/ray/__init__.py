@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of assay on a Ray cluster: ``assay compare GOLDEN MINE --ray``. See docs/scale.md."""
+"""Commands of assay on a Ray cluster: ``assay compare GOLDEN MINE --ray`` and the like. See docs/scale.md."""

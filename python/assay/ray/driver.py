@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a native command whose parts are done on a Ray cluster. Started by ``assay compare ... --ray``."""
+"""Runs a native command whose parts are done on a Ray cluster. Started by ``assay COMMAND ... --ray``."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from assay.ray.parts import End, Part, PartSocket
 CPUS_OF_A_PART = 1  # a node with fewer, such as a head that only manages, has none
 IN_FLIGHT_PER_CPU = 2  # parts that are sent before the ones in front of them are done
 MOST_TRIES = 4  # of a part whose worker or node is lost
-OVERHEAD_BYTES = 64 << 20  # that comparing a part needs beside the payload
+OVERHEAD_BYTES = 64 << 20  # that a part needs beside the payload
 SECONDS_TO_CONNECT = 5.0
 READER = {"num_cpus": 0, "max_concurrency": 8, "max_restarts": 2, "max_task_retries": 2}  # the actor of a node
-WITH_PARTS = frozenset({"compare"})  # commands; the others do everything themselves, and read from the nodes
+# Commands that go on to a report when their parts are stopped; the others are told of Ctrl-C themselves.
+ENDS_BY_ITS_PARTS = frozenset({"compare"})
 USAGE = 2
 INTERRUPTED = 130
 
@@ -114,7 +115,7 @@ class Driver:
         self._options = options
         self._resume = Path(options.resume) if options.resume else None
         self._keeps_parts = self._resume is not None
-        self._compare = ray.remote(max_retries=0)(on_node.compare_part)
+        self._do_part = ray.remote(max_retries=0)(on_node.do_part)
         self._nodes: list[Node] = []
         self._folder = os.getcwd()
         paths = {self._absolute(run) for run in options.run if "://" not in run}
@@ -155,6 +156,8 @@ class Driver:
         try:
             self._serve(ours)
             status = child.wait()
+            if status == -signal.SIGINT and self._interrupted:
+                raise KeyboardInterrupt
             if status < 0:
                 raise DriverError(f"assay {self._options.command[0]} was ended by signal {-status}")
             return status
@@ -170,11 +173,11 @@ class Driver:
         if self._interrupted:
             raise KeyboardInterrupt
         self._interrupted = True
-        if self._child is not None and self._options.command[0] not in WITH_PARTS:
+        if self._child is not None and self._options.command[0] not in ENDS_BY_ITS_PARTS:
             self._child.send_signal(signal.SIGINT)
 
     def _find_nodes(self) -> list[Node]:
-        """The nodes that can compare parts, and the tree of what they have."""
+        """The nodes that can do parts, and the tree of what they have."""
         probe = ray.remote(num_cpus=0, max_retries=1)(on_node.look_around)
         alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= CPUS_OF_A_PART]
         looks = [
@@ -209,8 +212,9 @@ class Driver:
                 names = ", ".join(sorted({node.host for node in found}))
                 raise DriverError(f"--map-host {text}: the cluster has no node {host}; its nodes: {names}")
             host_paths.setdefault(host, set()).add(path)
+        found = [on_node.mapped(host_paths, node) for node in found]
         self._plant(found, lists)
-        return [on_node.mapped(host_paths, node) for node in found]
+        return found
 
     # ---- files
 
@@ -233,6 +237,11 @@ class Driver:
                 if members[0] != DRIVER:
                     listed = ray.get(list_run.options(scheduling_strategy=_only_on(members[0])).remote(run))
                 self._tree.add(run, members, listed)
+            for node in nodes:
+                for path in sorted(map(self._absolute, node.mapped)):
+                    if path.startswith(f"{run}/"):  # what is mounted when it is asked for is in no list of the run
+                        listed = ray.get(list_run.options(scheduling_strategy=_only_on(node.id)).remote(path))
+                        self._tree.add_below(run, path, [node.id], listed)
         hosts = {node.id: node.host for node in nodes} | {DRIVER: "this host"}
         self._readers = Readers(self._tree, {}, hosts)
         everybody = len(nodes) + 1
@@ -271,7 +280,7 @@ class Driver:
         if problem:
             raise DriverError(problem)
         for run in self._runs:
-            has_several = f"{run}/{files.MANIFEST}" in tree.differing
+            has_several = f"{run}/{files.MANIFEST}" in tree.differing and not files.take_joined_manifests(tree, run)
             if has_several and (problem := files.join_manifests(tree, run, read, join)):
                 raise DriverError(f"the parts of {run} on the hosts are not one run: {problem}")
         for path in tree.differing:  # manifests that are not at the top of a run
@@ -298,27 +307,29 @@ class Driver:
     # ---- parts
 
     def _serve(self, end: socket.socket) -> None:
-        try:
-            parts = PartSocket(end)
-        except (EOFError, OSError):
-            return  # the command ended before it had parts; it has said why
+        """Does what the command asks for, until it asks for no more; why it ended before it says itself."""
+        parts = PartSocket(end)
         in_flight = IN_FLIGHT_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        more = parts.count > 0
         try:
-            while more or self._waiting:
-                while more and len(self._waiting) < in_flight:
-                    part = parts.receive()
-                    if part is None:
-                        more = False
-                    elif self._interrupted:
-                        parts.answer(part.number, End.STOPPED, b"stopped by the user")
-                    else:
-                        self._begin(part, parts)
-                if self._waiting:
-                    self._finish_one(parts)
+            while parts.begin():
+                self._do_all(parts, in_flight)
         except (EOFError, OSError):
             for reference in self._waiting:
-                ray.cancel(reference, force=True)  # the command has gone, and will say why
+                ray.cancel(reference, force=True)
+
+    def _do_all(self, parts: PartSocket, in_flight: int) -> None:
+        more = parts.count > 0
+        while more or self._waiting:
+            while more and len(self._waiting) < in_flight:
+                part = parts.receive()
+                if part is None:
+                    more = False
+                elif self._interrupted:
+                    parts.answer(part.number, End.STOPPED, b"stopped by the user")
+                else:
+                    self._begin(part, parts)
+            if self._waiting:
+                self._finish_one(parts)
 
     def _begin(self, part: Part, parts: PartSocket, tries: int = 1) -> None:
         known = self._known_answer(part)
@@ -338,7 +349,7 @@ class Driver:
             wanted = {one for file in elsewhere for one in having[file]}
             actors = {one: actor for one, actor in self._readers.actors.items() if one in wanted}
             readers = Readers(few, actors, self._readers.hosts, set(self._readers.lost), node.id)
-        reference = self._compare.options(
+        reference = self._do_part.options(
             num_cpus=CPUS_OF_A_PART,
             memory=OVERHEAD_BYTES,
             scheduling_strategy=_only_on(node.id),

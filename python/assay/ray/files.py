@@ -148,6 +148,17 @@ class Tree:
                 first = {one: File(known.size, known.modified_ns, {one: at}) for one, at in known.holders.items()}
                 self.differing.setdefault(path, first)[group] = file
 
+    def add_below(self, run: str, path: str, nodes: Sequence[str], listed: Iterable[Listed]) -> None:
+        """What these nodes have of a folder or file below a run, where they did not list it as a part of the run."""
+        listed = list(listed)
+        if not listed:
+            return
+        self.add(path, nodes, listed)
+        above = path.rpartition("/")[0]
+        while above not in self.files and len(above) >= len(run):
+            self.put(above, File(0, 0, {len(self.groups) - 1: 0}, "directory"))
+            above = above.rpartition("/")[0]
+
     def put(self, path: str, file: File) -> None:
         self.files[path] = file
         folder, _, name = path.rpartition("/")
@@ -234,6 +245,28 @@ def skeleton(tree: Tree, run: str, group: int, folder: Path, read: Callable[[str
 
 def _has(tree: Tree, path: str, group: int) -> bool:
     return group in tree.differing.get(path, {}) or group in tree.files[path].holders
+
+
+def take_joined_manifests(tree: Tree, run: str) -> bool:
+    """Of hosts with ranks of their own and one that has the lists of all of them, the latter's manifests are the run's.
+
+    Returns:
+        whether there is such a host
+    """
+    ranks = [path for name in tree.below.get(run, ()) if tree.files[path := f"{run}/{name}"].kind == "directory"]
+    whole = [
+        group
+        for group in tree.differing[f"{run}/{MANIFEST}"]
+        if all(group in tree.files[rank].holders for rank in ranks)
+    ]
+    of_driver = [group for group in whole if DRIVER in tree.groups[group]]
+    if len(whole) != 1 and not of_driver:
+        return False
+    chosen = (of_driver or whole)[0]
+    for path in [path for path in tree.differing if path.startswith(f"{run}/") and path.endswith(f"/{MANIFEST}")]:
+        if chosen in tree.differing[path]:
+            tree.put(path, tree.differing.pop(path)[chosen])
+    return True
 
 
 def join_manifests(

@@ -76,8 +76,8 @@ def look_around(runs: Iterable[str]) -> Seen:
     return Seen(socket.gethostname(), assay_version(), find_native_command(), lists)
 
 
-def compare_part(body: bytes, jobs: int, folder: str, elsewhere: Sequence[str], readers: Readers | None) -> bytes:
-    """Rows of a part, by the native command of this node.
+def do_part(body: bytes, jobs: int, folder: str, elsewhere: Sequence[str], readers: Readers | None) -> bytes:
+    """What the native command of this node answers to a part.
 
     Args:
         folder: that relative paths of the part are of

@@ -20,7 +20,7 @@ class End(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a comparison: ``body`` is what ``assay part`` reads."""
+    """A part of a command's work: ``body`` is what ``assay part`` reads."""
 
     number: int
     payload_bytes: int  # that it will read
@@ -30,7 +30,7 @@ class Part:
 
     @property
     def digest(self) -> str:
-        """Names the work: equal for the same pairs of the same records."""
+        """Names the work: equal for the same tasks on the same records."""
         return hashlib.sha256(self.body).hexdigest()
 
 
@@ -40,8 +40,17 @@ class PartSocket:
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._file = end.makefile("rb")
-        (self.count,) = struct.unpack("<I", self._read(4))
+        self.count = 0
         self._received = 0
+
+    def begin(self) -> bool:
+        """Waits for the command to ask for some parts; false when it has ended instead."""
+        head = self._file.read(4)
+        if not head:
+            return False
+        (self.count,) = struct.unpack("<I", head)
+        self._received = 0
+        return True
 
     def receive(self) -> Part | None:
         """The next part; ``None`` behind the last one. The command waits while nobody asks."""
@@ -57,7 +66,7 @@ class PartSocket:
         return Part(number, size, bool(crosses_ranks), tuple(files), self._read(length))
 
     def answer(self, number: int, end: End, answer: bytes) -> None:
-        """What became of a part: its rows, or a reason as one clause."""
+        """What became of a part: the answer of ``assay part``, or a reason as one clause."""
         self._socket.sendall(struct.pack("<IBQ", number, end, len(answer)) + answer)
 
     def _read(self, size: int) -> bytes:

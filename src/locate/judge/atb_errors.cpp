@@ -107,7 +107,8 @@ Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOp
   checking.max_memory = options.max_memory;
   checking.progress = options.progress;
   checking.interrupted = options.interrupted;
-  const opcheck::Report report = opcheck::check_cases(cases, checking);
+  checking.parts = options.parts;
+  ASSAY_TRY(const opcheck::Report report, opcheck::check_cases(cases, checking));
   if (report.interrupted) return fail(Errc::Interrupted, "interrupted");
   const Files files = files_of(run);
   OwnErrors result;

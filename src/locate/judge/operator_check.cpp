@@ -125,6 +125,7 @@ Report report_of(const Program& program, const OwnErrors& errors,
   Report report;
   report.path = program.run->path;
   report.by_rounding = true;
+  report.interrupted = errors.interrupted;
   report.warnings = program.run->warnings;
   report.coverage = coverage_of(errors);
   opcheck::KnownOperations known;
@@ -153,15 +154,10 @@ Result<Report> check_operators(const run::Run& run, const std::vector<std::strin
   judging.max_memory = options.max_memory;
   judging.progress = options.progress;
   judging.interrupted = options.interrupted;
-  Result<OwnErrors> errors = own_errors(program, judging);
-  if (!errors && options.interrupted != nullptr && options.interrupted->load()) {
-    Report nothing;
-    nothing.path = run.path;
-    nothing.by_rounding = nothing.interrupted = true;
-    return nothing;
-  }
-  if (!errors) return fail(errors.error());
-  Report report = report_of(program, *errors, names);
+  judging.parts = options.parts;
+  judging.keeps_what_is_done = true;
+  ASSAY_TRY(const OwnErrors errors, own_errors(program, judging));
+  Report report = report_of(program, errors, names);
   for (const CaseResult& one : report.cases) {
     if (options.finished) options.finished(one);
   }

@@ -17,6 +17,7 @@
 #include "locate/judge/judge_exact.hpp"
 #include "locate/judge/judge_output.hpp"
 #include "locate/judge/judge_sums.hpp"
+#include "locate/judge/operator_parts.hpp"
 #include "locate/judge/strict_kernels.hpp"
 #include "reference/products/matmul.hpp"
 #include "tensor/equal_bytes.hpp"
@@ -279,15 +280,15 @@ struct Schedule {
   std::vector<Cost> costs;       // by operator
 };
 
-Schedule make_schedule(const Program& program, unsigned jobs, bool by_sums) {
+Schedule make_schedule(const Program& program, std::vector<size_t> order, unsigned jobs,
+                       bool by_sums) {
   Schedule schedule;
   double sum = 0;
-  for (const Operator& one : program.operators) {
-    schedule.costs.push_back(cost_of(program, one, by_sums));
-    sum += schedule.costs.back().multiplications;
+  schedule.costs.resize(program.operators.size());
+  for (const size_t op : order) {
+    schedule.costs[op] = cost_of(program, program.operators[op], by_sums);
+    sum += schedule.costs[op].multiplications;
   }
-  std::vector<size_t> order(program.operators.size());
-  std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) {
     return schedule.costs[a].multiplications > schedule.costs[b].multiplications;
   });
@@ -316,6 +317,7 @@ std::string reason_of(const Operator& one, const OwnError& error) {
 void count(const Program& program, const std::vector<std::vector<OwnError>>& by_operator,
            OwnErrors* result) {
   for (size_t op = 0; op < by_operator.size(); ++op) {
+    if (by_operator[op].empty()) continue;  // interrupted before its turn
     const Operator& one = program.operators[op];
     // Of allocations there is nothing to judge; the first that writes into one is.
     const bool judgeable = has_float_output(program, one) &&
@@ -347,27 +349,26 @@ void count(const Program& program, const std::vector<std::vector<OwnError>>& by_
   }
 }
 
-}  // namespace
-
-Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& options) {
-  const size_t total = program.operators.size();
+/// Judges the operators of these numbers, unless it is interrupted: then those it came to.
+void judge_here(const Program& program, const OwnErrorOptions& options,
+                const std::vector<size_t>& numbers,
+                std::vector<std::vector<OwnError>>* by_operator) {
   const unsigned jobs = resolve_job_count(options.jobs);
-  const Schedule schedule = make_schedule(program, jobs, options.by_sums);
+  const Schedule schedule = make_schedule(program, numbers, jobs, options.by_sums);
   const OwnErrorJob job(program, options);
-  std::vector<std::vector<OwnError>> by_operator(total);
   std::mutex progress_mutex;
-  size_t done = 0;
+  size_t done = by_operator->size() - numbers.size();
   const auto judge = [&](size_t op, int own_jobs) {
     try {
       const InterruptScope scope(options.interrupted);
       throw_if_interrupted();
-      by_operator[op] = job.judge(op, own_jobs);
+      (*by_operator)[op] = job.judge(op, own_jobs);
     } catch (const Interrupted&) {
       return;
     }
     const std::lock_guard lock(progress_mutex);
     ++done;
-    if (options.progress) options.progress(done, total);
+    if (options.progress) options.progress(done, by_operator->size());
   };
   for (const size_t op : schedule.alone) judge(op, static_cast<int>(jobs));
   MemoryBudget budget(options.max_memory);
@@ -377,9 +378,40 @@ Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& opti
     judge(op, 1);
     budget.release(schedule.costs[op].bytes);
   });
-  if (options.interrupted != nullptr && options.interrupted->load())
-    return fail(Errc::Interrupted, "interrupted");
+}
+
+bool was_interrupted(const OwnErrorOptions& options) {
+  return options.interrupted != nullptr && options.interrupted->load();
+}
+
+std::vector<size_t> all_of(const Program& program) {
+  std::vector<size_t> numbers(program.operators.size());
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  return numbers;
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<OwnError>>> judge_operators(const Program& program,
+                                                           const OwnErrorOptions& options) {
+  std::vector<std::vector<OwnError>> by_operator(program.operators.size());
+  judge_here(program, options, all_of(program), &by_operator);
+  if (was_interrupted(options)) return fail(Errc::Interrupted, "interrupted");
+  return by_operator;
+}
+
+Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& options) {
+  std::vector<std::vector<OwnError>> by_operator(program.operators.size());
   OwnErrors result;
+  OperatorsElsewhere elsewhere{.here = all_of(program)};
+  if (options.parts != nullptr) {
+    ASSAY_TRY(elsewhere, judge_elsewhere(program, options, &by_operator));
+  }
+  if (!elsewhere.interrupted) judge_here(program, options, elsewhere.here, &by_operator);
+  result.failed_parts = std::move(elsewhere.failed);
+  result.interrupted = elsewhere.interrupted || was_interrupted(options);
+  if (result.interrupted && !options.keeps_what_is_done)
+    return fail(Errc::Interrupted, "interrupted");
   count(program, by_operator, &result);
   for (std::vector<OwnError>& errors : by_operator)
     result.outputs.insert(result.outputs.end(), std::make_move_iterator(errors.begin()),

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "locate/program/finding.hpp"
+#include "run/parts.hpp"
 
 namespace assay::locate {
 
@@ -59,6 +60,9 @@ struct OwnErrors {
   size_t judgeable = 0;                    // operators that produce floats
   std::map<std::string, size_t> unjudged;  // "aten.foo.bar: no reference" -> count
   std::map<size_t, std::string> unjudged_operators;  // the same, one by one
+  std::map<std::string, size_t> failed_parts;        // why -> operators in them
+  bool interrupted =
+      false;  // with OwnErrorOptions::keeps_what_is_done: the others are in none of it
 };
 
 struct OwnErrorOptions {
@@ -69,12 +73,22 @@ struct OwnErrorOptions {
   /// Large products of float32 are checked by sums over blocks of their columns, and large views on
   /// one row in 16; those in doubt as all others.
   bool by_sums = false;
+  /// After Ctrl-C the operators that were judged until then, in place of the error Interrupted.
+  bool keeps_what_is_done = false;
+  /// Who judges the operators, in parts (operator_parts.hpp); null: the threads of this process.
+  run::PartRunner* parts = nullptr;
   std::function<void(size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-/// errors  Interrupted
+/// Results do not depend on jobs, max_memory or parts.
+/// errors  Interrupted | of run::PartRunner::run()
 [[nodiscard]] Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& options);
+
+/// All operators by their number, each by itself: before any is held against its peers.
+/// errors  Interrupted
+[[nodiscard]] Result<std::vector<std::vector<OwnError>>> judge_operators(
+    const Program& program, const OwnErrorOptions& options);
 
 /// The measures of one captured output against the reference result of `call`, before any
 /// threshold. Used by own_errors(), by leaf modules of known type and by tests.

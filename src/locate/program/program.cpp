@@ -74,13 +74,7 @@ class Builder {
 
   /// Operators of a native run. Operations of other layouts have no place among the records.
   void add_operators() {
-    if (!run_.has(run::Trait::AtenOperators)) return;
-    std::vector<const run::OperationRecord*> operations;
-    for (const run::OperationRecord& operation : run_.operations) operations.push_back(&operation);
-    std::ranges::stable_sort(operations, {}, [](const run::OperationRecord* one) {
-      return std::tuple(one->rank, one->order);
-    });
-    for (const run::OperationRecord* record : operations) {
+    for (const run::OperationRecord* record : operations_in_order(run_)) {
       const run::OperationRecord& operation = *record;
       Operator one;
       one.node = operation.node;
@@ -287,6 +281,16 @@ class Builder {
 };
 
 }  // namespace
+
+std::vector<const run::OperationRecord*> operations_in_order(const run::Run& run) {
+  std::vector<const run::OperationRecord*> operations;
+  if (!run.has(run::Trait::AtenOperators)) return operations;
+  for (const run::OperationRecord& operation : run.operations) operations.push_back(&operation);
+  std::ranges::stable_sort(operations, {}, [](const run::OperationRecord* one) {
+    return std::tuple(one->rank, one->order);
+  });
+  return operations;
+}
 
 Program make_program(const run::Run& run, std::span<const Engine* const> engines,
                      Arguments arguments) {

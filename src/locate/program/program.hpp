@@ -151,6 +151,9 @@ enum class Arguments : uint8_t { Read, Skip };
 [[nodiscard]] Program make_program(const run::Run& run, std::span<const Engine* const> engines = {},
                                    Arguments arguments = Arguments::Read);
 
+/// What run.operations say of the operators of the run's program, in their order.
+[[nodiscard]] std::vector<const run::OperationRecord*> operations_in_order(const run::Run& run);
+
 /// The captured call with its operands mapped, ready for evaluate().
 /// errors  NotFound (an input without bytes, with its slot) | Invalid (Operator::problem) | of
 ///         run::load_tensor()

@@ -83,6 +83,8 @@ class Locator {
       verdict.records[record].verdict = RowJudgement::NanInherited;
     add_errors_against_golden(golden_, mine_, pairing_, &verdict);
     add_hypotheses(golden_, mine_, &verdict);
+    add_failed_parts(own_, "the run under test", &verdict);
+    add_failed_parts(golden_own_, "golden", &verdict);
     return verdict;
   }
 
@@ -104,6 +106,7 @@ class Locator {
                                                    bool by_sums) const {
     OwnErrorOptions options;
     options.by_sums = by_sums;
+    options.parts = options_.parts;
     options.jobs = options_.jobs;
     options.max_memory = options_.max_memory / 2;
     options.interrupted = options_.interrupted;
@@ -194,6 +197,14 @@ class Locator {
     if (walk_) std::ranges::for_each(walk_->findings, name);
     if (own_) std::ranges::for_each(own_->findings, name);
     tests_.notes.insert(tests_.notes.begin(), across_->notes().begin(), across_->notes().end());
+  }
+
+  void add_failed_parts(const std::optional<OwnErrors>& errors, const std::string& side,
+                        Verdict* verdict) const {
+    if (!errors) return;
+    for (const auto& [why, count] : errors->failed_parts)
+      verdict->failed_parts.push_back(counted(count, "operator") + " of " + side +
+                                      " could not be judged on their own inputs: " + why);
   }
 
   void forgive_hidden_infinities() {

@@ -32,6 +32,8 @@ struct LocateOptions {
   /// Only what the named output depends on: a module path, "path:slot", or "step 3"; empty:
   /// everything.
   std::string slice;
+  /// Who judges operators by themselves, in parts (judge/operator_parts.hpp); null: this process.
+  run::PartRunner* parts = nullptr;
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; an eighth more of file pages
   std::function<void(std::string_view stage, size_t done, size_t total)> progress;
@@ -182,10 +184,11 @@ struct Verdict {
   std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
   std::string cache_blocks;  // Program::cache_blocks of mine
   TokenChoices tokens;
-  std::vector<std::string> notes;       // "program differs here, cannot judge: ..."
-  std::vector<Obligation> obligations;  // without candidates: what clean stands on
-  Power power;                          // of Clean
-  std::string reason;                   // of CannotJudge: the first open obligation
+  std::vector<std::string> notes;         // "program differs here, cannot judge: ..."
+  std::vector<std::string> failed_parts;  // of LocateOptions::parts: a sentence a reason
+  std::vector<Obligation> obligations;    // without candidates: what clean stands on
+  Power power;                            // of Clean
+  std::string reason;                     // of CannotJudge: the first open obligation
   /// Of Clean: from this step on a near tie gave the runs other tokens, and nothing can be
   /// compared. -1: none.
   int64_t clean_up_to = -1;

@@ -28,14 +28,14 @@ def binary() -> str:
     return os.environ.get("ASSAY_BINARY") or str(Path(sys.executable).with_name("assay"))
 
 
-def write_run(folder: Path, shards: dict[int, list[np.ndarray]]) -> None:
-    """A native run: of each rank its tensors, LAYERS outputs a step."""
+def write_run(folder: Path, shards: dict[int, list[np.ndarray]], layers: int = LAYERS) -> None:
+    """A native run: of each rank its tensors, the outputs of so many layers a step."""
     for rank, tensors in shards.items():
         place = folder / f"rank{rank}"
         place.mkdir(parents=True)
         lines = []
         for number, tensor in enumerate(tensors):
-            step, layer = divmod(number, LAYERS)
+            step, layer = divmod(number, layers)
             file = place / f"step-{step:06}.safetensors"
             with file.open("ab") as out:
                 if out.tell() == 0:

@@ -1,15 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`assay --ray` on nodes that have folders of their own, against the same command on all folders put together.
-
-Every node is in a mount namespace of its own, so one path leads to another folder on each of them, and to an empty one
-for the command.
-"""
+"""`assay --ray` on nodes that have folders of their own, against the same command on all folders put together."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import json
 import os
 import re
 import shutil
@@ -22,48 +15,22 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
-from ray.cluster_utils import Cluster  # noqa: E402
-from test_ray_compare import LAYERS, NODE, STEPS, binary, write_run  # noqa: E402
+from own_folders import (  # noqa: E402
+    WatchedHosts,
+    alone,
+    fresh,
+    may_have_namespaces,
+    own_namespace,
+    report_of,
+    rows_of,
+    said,
+    slow_part,
+)
+from test_ray_compare import LAYERS, STEPS, binary, write_run  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
-from operator_runs import write_run as write_program  # noqa: E402
-
+__all__ = ["fresh", "may_have_namespaces"]
+pytestmark = pytest.mark.usefixtures("may_have_namespaces")
 RANKS = 4
-CLONE_NEWNS, CLONE_FS = 0x20000, 0x200
-MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def checked(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-@contextlib.contextmanager
-def own_namespace(folder: Path | None = None, mount: Path | None = None):
-    """What is started inside sees `folder` at `mount`."""
-    here = os.getcwd()
-    with open("/proc/thread-self/ns/mnt", "rb") as before:
-        checked(LIBC.unshare(CLONE_NEWNS))
-        try:
-            checked(LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
-            if mount is not None:
-                checked(LIBC.mount(bytes(folder), bytes(mount), None, MS_BIND, None))
-            yield
-        finally:
-            checked(LIBC.unshare(CLONE_FS))  # threads that were started meanwhile share it
-            checked(LIBC.setns(before.fileno(), CLONE_NEWNS))
-            os.chdir(here)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _may_have_namespaces():
-    try:
-        with own_namespace():
-            pass
-    except OSError as error:
-        pytest.skip(f"no mount namespaces for this user: {error}")
 
 
 @pytest.fixture(scope="module")
@@ -82,52 +49,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Hosts:
-    """A cluster of a node a folder. At `data` each sees its own; the command sees nothing there."""
-
-    def __init__(self, place: Path, data: Path, count: int, command: str = "") -> None:
-        self.data = data
-        self.roots = [place / f"host{number}" for number in range(count)]
-        for folder in (data, *self.roots):
-            folder.mkdir(parents=True, exist_ok=True)
-        self.cluster = Cluster()
-        before = os.environ.get("ASSAY_BINARY")
-        os.environ["ASSAY_BINARY"] = command or binary()
-        try:
-            self.nodes = []
-            for root in self.roots:
-                with own_namespace(root, data):
-                    self.nodes.append(self.cluster.add_node(**NODE))
-        finally:
-            del os.environ["ASSAY_BINARY"]
-            if before is not None:
-                os.environ["ASSAY_BINARY"] = before
-
-    def give(self, number: int, whole: Path, *names: str) -> None:
-        """Copies what is named of the whole, "golden/rank0", to a host."""
-        for name in names:
-            target = self.roots[number] / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if (whole / name).is_dir():
-                shutil.copytree(whole / name, target)
-            else:
-                shutil.copy2(whole / name, target)
-
-    def words(self, command: str, *words: object) -> list[str]:
-        return [binary(), command, *map(str, words), f"--ray={self.cluster.address}"]
-
-    def run(self, command: str, *words: object, **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.words(command, *words), capture_output=True, text=True, timeout=180, **options)
-
-    def close(self) -> None:
-        self.cluster.shutdown()
-
-
 @pytest.fixture(scope="module")
 def hosts(whole: Path, tmp_path_factory: pytest.TempPathFactory):
     """Ranks 0 and 1 on the first host, 2 and 3 on the second; "one" on the first, of "halves" one each."""
     place = tmp_path_factory.mktemp("hosts")
-    made = Hosts(place, place / "data", 2)
+    made = WatchedHosts(place, 2)
     for run in ("golden", "mine"):
         made.give(0, whole, f"{run}/manifest.json", f"{run}/rank0", f"{run}/rank1")
         made.give(1, whole, f"{run}/manifest.json", f"{run}/rank2", f"{run}/rank3")
@@ -137,21 +63,11 @@ def hosts(whole: Path, tmp_path_factory: pytest.TempPathFactory):
     made.close()
 
 
-def alone(whole: Path, data: Path, command: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """The command on all of it, at the path where the hosts have their parts."""
-    with own_namespace(whole, data):
-        return subprocess.run(
-            [binary(), command, *map(str, words), "--jobs", "1"], capture_output=True, text=True, timeout=120
-        )
-
-
-def report_of(folder: Path) -> dict[str, bytes]:
-    """The report's files, by their names without the time."""
-    return {re.sub(r"_\d{14}", "", file.name): file.read_bytes() for file in folder.iterdir()}
-
-
-def said(result: subprocess.CompletedProcess[str]) -> list[str]:
-    return [line for line in result.stdout.splitlines() if not line.startswith("report:")]
+@pytest.fixture
+def watched(hosts: WatchedHosts) -> WatchedHosts:
+    """The same, with no parts done yet."""
+    hosts.clear()
+    return hosts
 
 
 @pytest.mark.parametrize(("golden", "mine"), [("golden", "mine"), ("one", "halves")])
@@ -162,9 +78,73 @@ def test_hosts_with_ranks_of_their_own_give_the_report_of_all(whole, hosts, tmp_
     assert there.stderr == here.stderr
     assert (said(there), there.returncode) == (said(here), here.returncode)
     assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
-    rows = [json.loads(line) for line in report_of(tmp_path / "here")["msit_cmp_report.jsonl"].splitlines()]
+    rows = rows_of(tmp_path / "here")
     assert len(rows) >= STEPS * LAYERS
     assert not any(row["cmp_fail_reason"] for row in rows)
+
+
+def test_a_page_is_that_of_all(whole, hosts, tmp_path):
+    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "-o", tmp_path / "report"]
+    alone(whole, hosts.data, "compare", *words, "--html", tmp_path / "here.html")
+    hosts.run("compare", *words, "--html", tmp_path / "there.html")
+    assert (tmp_path / "there.html").read_bytes() == (tmp_path / "here.html").read_bytes()
+
+
+def test_what_is_done_is_not_done_again(whole, watched, tmp_path):
+    words = [watched.data / "golden", watched.data / "mine", "-cl", "api", "--jsonl"]
+    alone(whole, watched.data, "compare", *words, "-o", tmp_path / "here")
+    for name in ("first", "second"):
+        watched.run("compare", *words, "--resume", tmp_path / "kept", "-o", tmp_path / name)
+        assert report_of(tmp_path / name) == report_of(tmp_path / "here")
+        assert len(watched.parts()) == RANKS * STEPS
+
+
+def test_a_worker_that_is_killed_is_replaced(whole, watched, tmp_path):
+    (watched.folder / "kill").touch()
+    words = [watched.data / "golden", watched.data / "mine", "-cl", "api", "--jsonl"]
+    alone(whole, watched.data, "compare", *words, "-o", tmp_path / "here")
+    there = watched.run("compare", *words, "-o", tmp_path / "there")
+    assert not (watched.folder / "kill").exists()
+    assert (there.returncode, there.stderr) == (0, "")
+    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+
+
+def give_lists(whole: Path, folder: Path) -> Path:
+    """The lists of golden and mine, and nothing else of them, copied at another time."""
+    for file in [*whole.glob("*/manifest.json"), *whole.glob("*/*/records.jsonl")]:
+        target = folder / file.relative_to(whole)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def payloads_only(whole: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Hosts without lists: ranks 0 and 1 on the first, 2 and 3 on the second."""
+    place = tmp_path_factory.mktemp("payloads")
+    made = WatchedHosts(place, 2)
+    for run in ("golden", "mine"):
+        for rank in range(RANKS):
+            for file in (whole / run / f"rank{rank}").glob("*.safetensors"):
+                made.give(rank // 2, whole, str(file.relative_to(whole)))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", ["hosts", "payloads_only"])
+@pytest.mark.parametrize("command", ["compare", "locate", "show"])
+def test_the_command_s_host_has_the_lists_only(whole, request, tmp_path, command, kind):
+    hosts = request.getfixturevalue(kind)
+    lists = give_lists(whole, tmp_path / "lists")
+    words = [hosts.data / "golden", *([hosts.data / "mine"] if command != "show" else ["layers.2", "--values"])]
+    more = {name: ["--jsonl", "-o", tmp_path / name] if command == "compare" else [] for name in ("here", "there")}
+    with own_namespace(whole, hosts.data):
+        here = subprocess.run([binary(), command, *map(str, [*words, *more["here"]])], capture_output=True, text=True)
+    with own_namespace(lists, hosts.data):
+        there = hosts.run(command, *words, *more["there"])
+    assert (said(there), there.stderr, there.returncode) == (said(here), here.stderr, here.returncode)
+    if command == "compare":
+        assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
 
 
 @pytest.mark.parametrize(
@@ -184,42 +164,6 @@ def test_what_is_printed_is_that_of_all(whole, hosts, command, words):
     there = hosts.run(command, *words)
     assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
     assert here.stdout
-
-
-def test_operators_are_checked_where_no_host_has_all(fresh, tmp_path):
-    """A captured program of two ranks, one on each host, its second with a kernel that is wrong."""
-    whole = tmp_path / "whole"
-    write_program(whole / "run")
-    write_program(tmp_path / "second", kernels={"blocks.1.proj": lambda values: values * 1.5})
-    shutil.move(tmp_path / "second" / "rank0", whole / "run" / "rank1")
-    hosts = fresh(2)
-    hosts.give(0, whole, "run/manifest.json", "run/rank0")
-    hosts.give(1, whole, "run/manifest.json", "run/rank1")
-    words = [hosts.data / "run", "--format", "csv"]
-    here = alone(whole, hosts.data, "opcheck", *words, "-o", tmp_path / "here")
-    there = hosts.run("opcheck", *words, "-o", tmp_path / "there")
-    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
-    tables = [[file.read_bytes() for file in (tmp_path / name).iterdir()] for name in ("here", "there")]
-    assert tables[0] == tables[1] and len(tables[0]) == 1
-    assert here.returncode == 1, here.stdout
-
-
-def rows_of(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in report_of(folder)["msit_cmp_report.jsonl"].splitlines()]
-
-
-@pytest.fixture
-def fresh(tmp_path: Path):
-    """Makes a cluster of a test of its own."""
-    made: list[Hosts] = []
-
-    def make(count: int, command: str = "") -> Hosts:
-        made.append(Hosts(tmp_path / "hosts", tmp_path / "hosts" / "data", count, command))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def test_golden_on_one_host_and_mine_on_another(whole, fresh, tmp_path):
@@ -298,6 +242,26 @@ def test_manifests_of_the_hosts_are_joined(fresh, tmp_path):
     assert {row["rank"] for row in rows_of(tmp_path / "here")} == {0, 1}
 
 
+def test_a_copy_of_the_joined_lists_is_enough_where_the_command_runs(fresh, tmp_path):
+    """As `assay join` has left them; the hosts have what their ranks wrote."""
+    hosts = fresh(2)
+    parts = [root / "job" for root in hosts.roots]
+    for rank, part in enumerate(parts):
+        capture(part, rank)
+    (tmp_path / "whole").mkdir()
+    joined = [binary(), "join", str(tmp_path / "whole" / "job"), *map(str, parts)]
+    subprocess.run(joined, check=True, capture_output=True)
+    lists = shutil.copytree(tmp_path / "whole", tmp_path / "lists", ignore=shutil.ignore_patterns("*.safetensors"))
+    words = [hosts.data / "job", hosts.data / "job"]
+    with own_namespace(tmp_path / "whole", hosts.data):
+        here = subprocess.run([binary(), "compare", *map(str, words), "-o", tmp_path / "here"], capture_output=True,
+                              text=True)  # fmt: skip
+    with own_namespace(lists, hosts.data):
+        there = hosts.run("compare", *words, "-o", tmp_path / "there")
+    assert (said(there), there.stderr, there.returncode) == (said(here), here.stderr, here.returncode)
+    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+
+
 def test_manifests_of_other_runs_are_not(fresh):
     hosts = fresh(2)
     for rank, root in enumerate(hosts.roots):
@@ -307,18 +271,6 @@ def test_manifests_of_other_runs_are_not(fresh):
     assert f"the parts of {hosts.data}/job on the hosts are not one run: " in there.stderr
     assert "is of another run than" in there.stderr
     assert len(there.stderr.splitlines()) == 1
-
-
-def slow_part(folder: Path) -> str:
-    """A command of the nodes whose parts say that they have begun, and take a second."""
-    path = folder / "slow-assay"
-    path.write_text(
-        f"#!{sys.executable}\nimport os, sys, time\n"
-        f"if sys.argv[1] == 'part':\n    open(f'{folder}/begun-{{os.getpid()}}', 'w').close()\n    time.sleep(1)\n"
-        f"os.execv({binary()!r}, ['assay', *sys.argv[1:]])\n"
-    )
-    path.chmod(0o755)
-    return str(path)
 
 
 @pytest.mark.parametrize("has_copy", [True, False])
@@ -353,6 +305,41 @@ def test_a_host_that_is_lost(whole, fresh, tmp_path, has_copy):
     assert {row["rank"] for row in lost} <= {0, 1}
     assert all(re.search(r"the node that has .* is lost", row["cmp_fail_reason"]) for row in lost)
     assert [row for row in rows if row["rank"] in (2, 3)] == [row for row in healthy if row["rank"] in (2, 3)]
+
+
+def test_the_user_says_what_a_host_has(whole, fresh, tmp_path):
+    """Ranks 2 and 3 of the second host are not there when it lists its runs, as where they are mounted on demand."""
+    command = tmp_path / "assay"
+    command.write_text(
+        f"#!{sys.executable}\nimport os, sys\n"
+        f"for run in ('golden', 'mine'):\n"
+        f"    if sys.argv[1] == '--version' and os.path.isdir(f'{tmp_path}/hosts/data/later/{{run}}'):\n"
+        f"        os.rename(f'{tmp_path}/hosts/data/later/{{run}}', f'{tmp_path}/hosts/data/{{run}}')\n"
+        f"os.execv({binary()!r}, ['assay', *sys.argv[1:]])\n"
+    )
+    command.chmod(0o755)
+    hosts = fresh(2, str(command))
+    later = hosts.roots[1] / "later"
+    for run in ("golden", "mine"):
+        hosts.give(0, whole, f"{run}/manifest.json", f"{run}/rank0", f"{run}/rank1")
+        hosts.give(0, whole, f"{run}/rank2/records.jsonl", f"{run}/rank3/records.jsonl")
+        for rank in ("rank2", "rank3"):
+            shutil.copytree(whole / run / rank, later / run / rank)
+    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl"]
+    here = alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
+    hosts.run("compare", *words, "-o", tmp_path / "without")
+    unseen = [row for row in rows_of(tmp_path / "without") if "no node sees" in (row["cmp_fail_reason"] or "")]
+    assert {row["rank"] for row in unseen} == {2, 3}
+    for run in ("golden", "mine"):
+        (hosts.roots[1] / run).rename(later / run)
+    told = [
+        f"--map-host={hosts.address(1)}={hosts.data}/{run}/{rank}"
+        for run in ("golden", "mine")
+        for rank in ("rank2", "rank3")
+    ]
+    there = hosts.run("compare", *words, *told, "-o", tmp_path / "there")
+    assert (said(there), there.stderr, there.returncode) == (said(here), here.stderr, here.returncode)
+    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
 
 
 def test_a_run_that_no_host_has_is_said(hosts):

@@ -8,7 +8,6 @@ the driver and the native command that it starts; the nodes have none.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import signal
@@ -21,7 +20,7 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
-from test_ray_compare import Nodes, alone, binary, report_of, wrapper  # noqa: E402
+from test_ray_compare import Nodes, alone, binary, report_of, wrapper, write_run  # noqa: E402
 
 from assay.ray.driver import Driver  # noqa: E402
 from assay.ray.parts import Part  # noqa: E402
@@ -39,29 +38,15 @@ def limit_of_files(size: int) -> Callable[[], None]:
     return limit
 
 
-def write_run(folder: Path, values: np.ndarray) -> Path:
-    """A native run of one rank and one step: each row of `values` is what a layer put out."""
-    rank = folder / "rank0"
-    rank.mkdir(parents=True)
-    (rank / "step-000000.safetensors").write_bytes(bytes(64) + values.tobytes())
-    lines = []
-    for number, row in enumerate(values):
-        line = {"n": number, "step": 0, "node": f"layers.{number}", "type": "Linear", "order": number}
-        line |= {"role": "output", "slot": "", "dtype": "float32", "shape": [row.size]}
-        line |= {"file": "step-000000.safetensors", "offset": 64 + number * row.nbytes, "bytes": row.nbytes}
-        lines.append(json.dumps(line))
-    (rank / "records.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "manifest.json").write_text(json.dumps({"format": "assay-run", "version": 1, "complete": True}))
-    return folder
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
     golden = np.arange(1, TENSORS * 4 + 1, dtype=np.float32).reshape(TENSORS, 4)
     mine = golden.copy()
     mine[7] *= 1.5
-    return [write_run(folder / "golden", golden), write_run(folder / "mine", mine)]
+    write_run(folder / "golden", {0: list(golden)}, layers=TENSORS)
+    write_run(folder / "mine", {0: list(mine)}, layers=TENSORS)
+    return [folder / "golden", folder / "mine"]
 
 
 @pytest.fixture(scope="module")
