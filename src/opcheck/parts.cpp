@@ -237,7 +237,9 @@ class CasesElsewhere {
  private:
   [[nodiscard]] bool can_be_sent(size_t number) const {
     bool is_plain = true;
-    const auto look = [&](const run::TensorRecord& record) { is_plain &= !record.made; };
+    const auto look = [&](const run::TensorRecord& record) {
+      is_plain &= record.made() == nullptr;
+    };
     const CaseEntry& entry = cases_.entries()[number];
     for_each_record(entry, look);
     for (const CaseEntry* peer : cases_.peers_like(entry)) for_each_record(*peer, look);

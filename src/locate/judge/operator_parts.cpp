@@ -82,7 +82,8 @@ class Elsewhere {
     bool is_plain =
         one.node == operation.node && one.rank == operation.rank && one.time == operation.order;
     for_each_record(one, [&](size_t record) {
-      is_plain &= record < program_.run->records.size() && !program_.run->records[record].made;
+      is_plain &=
+          record < program_.run->records.size() && program_.run->records[record].made() == nullptr;
     });
     return is_plain;
   }
