@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "opcheck/registry.hpp"
 #include "run/part_archive.hpp"

@@ -3,7 +3,6 @@
 // versions differs in the mark that a part begins with.
 #pragma once
 #include <concepts>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <unordered_map>
