@@ -25,7 +25,7 @@ constexpr size_t kFewestPeers = 3;     // ranks that have a place, of whose erro
 // between them, of other sizes by host, of few tokens, of 3 to 1024 ranks.
 constexpr double kSpreads = 7.5;
 constexpr auto kSpreadsOfFew =
-    std::array{57.0, 57.0, 57.0, 25.0, 16.0, 12.5, 11.0, 10.0, 9.0, 8.5, 8.0};
+    std::array{1e3, 1e3, 1e3, 40.0, 20.0, 14.0, 11.5, 10.0, 9.0, 8.5, 8.0};
 constexpr double kMostLogs = 10;
 constexpr double kLeastFactor = 8;
 // So large a share of a tensor is no rounding, and needs less to be a fault: to stand out from the

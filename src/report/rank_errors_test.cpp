@@ -222,6 +222,18 @@ TEST(SummariseRanks, FindsARankInThoseWorlds) {
   }
 }
 
+TEST(SummariseRanks, OfThreeRanksOnlyALargeErrorIsNoNoise) {
+  const auto named = [](double error) {
+    const auto comparison = comparison_of(3, [=](int rank, int layer) {
+      return rank == 2 ? error : 1e-6 * (1 + 0.1 * rank + 0.01 * layer);
+    });
+    return summarise_ranks(comparison, {})->beside.size();
+  };
+  // Two that are alike do not tell how far a third may be.
+  EXPECT_EQ(named(5e-4), 0u);
+  EXPECT_EQ(named(0.3), 1u);
+}
+
 TEST(SummariseRanks, SaysWhereRoundingAloneMayDoThat) {
   const auto of_size = [](double error) {
     Comparison comparison =
