@@ -129,11 +129,13 @@ class Replicas {
     golden_first_ = first_of(golden, 0);
     for (int64_t replica = 0; replica < mine.replicas; ++replica) work_.push_back(work_of(replica));
     // The first one is taken for golden's where none is known to be.
-    if (std::ranges::find(work_, Work::Same) == work_.end()) work_[0] = Work::Same;
-    for (int64_t replica = 1; replica < mine.replicas; ++replica) {
+    const int64_t first = mine.ranks.begin()->first.first;
+    Work& of_first = work_[static_cast<size_t>(first)];
+    if (std::ranges::find(work_, Work::Same) == work_.end()) of_first = Work::Same;
+    for (int64_t replica = first + 1; replica < mine.replicas; ++replica) {
       Work& work = work_[static_cast<size_t>(replica)];
-      if (work == Work::Unknown && work_[0] == Work::Same)
-        work = compare(my_inputs_, first_of(mine, 0), replica, judge_equal);
+      if (work == Work::Unknown && of_first == Work::Same)
+        work = compare(my_inputs_, first_of(mine, first), replica, judge_equal);
     }
   }
 
@@ -224,9 +226,13 @@ std::optional<RankAlignment> divided_ranks(
       const auto of_mine = mine.ranks.find({my_replica, my_stage});
       if (of_golden == golden.ranks.end() || of_mine == mine.ranks.end()) continue;
       if (!are_whole_shards(of_golden->second.size(), of_mine->second.size())) return std::nullopt;
-      out.groups.push_back(
-          {of_golden->second, of_mine->second,
-           my_replica != replicas[0].second && golden_replica == replicas[0].first});
+      const bool is_again = my_replica != replicas[0].second && golden_replica == replicas[0].first;
+      if (of_golden->second.size() != of_mine->second.size()) {
+        out.groups.push_back({of_golden->second, of_mine->second, is_again});
+        continue;
+      }
+      for (size_t i = 0; i < of_mine->second.size(); ++i)
+        out.groups.push_back({{of_golden->second[i]}, {of_mine->second[i]}, is_again});
     }
   }
   if (out.groups.empty()) return std::nullopt;

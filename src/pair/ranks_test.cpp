@@ -88,6 +88,18 @@ TEST(AlignRanks, TheFirstReplicaStandsForGoldensWhereInputsDoNotTell) {
   EXPECT_THAT(of_mine(align_ranks(silent, mine, {})), ElementsAre(ElementsAre(0), ElementsAre(1)));
 }
 
+TEST(AlignRanks, RanksOfEqualShardsAreComparedOneByOne) {
+  run::Run golden = job_of({prompt_of(0, 1), prompt_of(1, 1)}, 1, 1);
+  run::Run mine =
+      job_of({prompt_of(4, 1), prompt_of(5, 1), prompt_of(6, 1), prompt_of(7, 1)}, 1, 1);
+  for (const int rank : {0, 1}) golden.parallel[rank]["tp"] = {rank, 2};
+  for (const int rank : {4, 5, 6, 7})
+    mine.parallel[rank] = {{"tp", {rank % 2, 2}}, {"dp", {rank / 2, 4}}};
+  // The first two replicas were not captured.
+  EXPECT_THAT(of_mine(align_ranks(golden, mine, {})),
+              ElementsAre(ElementsAre(4), ElementsAre(5), ElementsAre(6), ElementsAre(7)));
+}
+
 TEST(AlignRanks, ReplicasOfEqualNumbersBelongTogetherWithoutLookingAtInputs) {
   const run::Run golden = job_of({prompt_of(0, 1), prompt_of(1, 2)}, 1, 2);
   const run::Run mine = job_of({prompt_of(0, 1), prompt_of(1, 9), prompt_of(2, 1)}, 1, 3);
