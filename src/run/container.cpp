@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "base/ascii.hpp"
@@ -145,13 +146,11 @@ class NpzContainer : public Container {
 
 class SafetensorsContainer : public Container {
  public:
-  explicit SafetensorsContainer(MappedFile file)
-      : file_(std::move(file)),
-        content_(in_file(file_.path(), formats::read_safetensors(file_.bytes()))) {}
+  explicit SafetensorsContainer(MappedFile file) : file_(std::move(file)) {}
   Result<std::vector<TensorRecord>> list() const override {
-    if (!content_) return fail(content_.error());
+    if (!content()) return fail(content().error());
     std::vector<TensorRecord> records;
-    for (const formats::SafetensorsEntry& entry : content_->entries) {
+    for (const formats::SafetensorsEntry& entry : content()->entries) {
       // Padding that our own step files declare to satisfy the format's rule against holes.
       if (entry.name.starts_with("__pad.")) continue;
       TensorRecord record = member_record(file_.path(), entry.name);
@@ -164,9 +163,9 @@ class SafetensorsContainer : public Container {
     return records;
   }
   Result<Tensor> tensor(const std::string& member) const override {
-    if (!content_) return fail(content_.error());
-    const formats::SafetensorsEntry* entry = content_->find(member);
-    if (member.empty() && content_->entries.size() == 1) entry = &content_->entries[0];
+    if (!content()) return fail(content().error());
+    const formats::SafetensorsEntry* entry = content()->find(member);
+    if (member.empty() && content()->entries.size() == 1) entry = &content()->entries[0];
     if (entry == nullptr) return fail(no_member(file_.path(), member));
     ASSAY_TRY_STATUS(file_.fetch(entry->file_offset, entry->view.storage.size()));
     return Tensor{entry->view, std::make_shared<const MappedFile>(file_)};
@@ -174,8 +173,17 @@ class SafetensorsContainer : public Container {
   ByteSpan bytes() const override { return file_.bytes(); }
 
  private:
+  /// Records of a native run know where their bytes are, and never ask.
+  const Result<formats::Safetensors>& content() const {
+    std::call_once(is_read_, [this] {
+      content_.emplace(in_file(file_.path(), formats::read_safetensors(file_.bytes())));
+    });
+    return *content_;
+  }
+
   MappedFile file_;
-  Result<formats::Safetensors> content_;
+  mutable std::once_flag is_read_;
+  mutable std::optional<Result<formats::Safetensors>> content_;
 };
 
 /// A model in a GGUF file. Block types are listed as the float32 values they are decoded to.
