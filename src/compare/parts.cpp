@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compare/pair_loop.hpp"
+#include "run/do_parts.hpp"
 #include "run/part_archive.hpp"
 
 namespace assay {
@@ -193,9 +194,9 @@ std::string PairsElsewhere::pack(const run::Part& part) const {
   return out.take();
 }
 
-void PairsElsewhere::add_files(run::Part* part) const {
+std::vector<std::string> PairsElsewhere::files_of(const run::Part& part) const {
   run::PartFiles files;
-  for (const size_t number : part->tasks) {
+  for (const size_t number : part.tasks) {
     const Task& task = tasks_[number];
     const auto add_recipe = [&](int32_t recipe, const run::Run& run) {
       if (recipe < 0) return;
@@ -207,7 +208,7 @@ void PairsElsewhere::add_files(run::Part* part) const {
     add_recipe(task.pair->golden_recipe, golden_);
     add_recipe(task.pair->mine_recipe, mine_);
   }
-  part->files = files.list();
+  return files.list();
 }
 
 void PairsElsewhere::refuse(const run::Part& part, const Error& why) {
@@ -231,33 +232,16 @@ void PairsElsewhere::take(const run::Part& part, run::PartRunner::Outcome outcom
 }
 
 Result<std::vector<size_t>> PairsElsewhere::compare() {
-  std::vector<size_t> here;
-  std::vector<size_t> sent;
-  std::vector<run::TaskPlace> places;
-  for (size_t i = 0; i < tasks_.size(); ++i) {
-    if (!can_be_sent(tasks_[i])) {
-      here.push_back(i);
-      continue;
-    }
-    sent.push_back(i);
-    places.push_back(place_of(tasks_[i]));
-  }
-  std::vector<run::Part> parts = run::plan_parts(places);
-  for (run::Part& part : parts)
-    for (size_t& task : part.tasks) task = sent[task];
-  size_t done = 0;
-  ASSAY_TRY_STATUS(options_.parts->run(
-      parts.size(),
-      [&](size_t i) {
-        add_files(&parts[i]);
-        return run::PartRunner::Request{parts[i], pack(parts[i])};
-      },
-      [&](size_t i, run::PartRunner::Outcome outcome) {
-        take(parts[i], std::move(outcome));
-        done += parts[i].tasks.size();
-        if (options_.progress) options_.progress(done, tasks_.size());
-      }));
-  return here;
+  return run::do_parts(
+      *options_.parts,
+      {.count = tasks_.size(),
+       .can_be_sent = [&](size_t i) { return can_be_sent(tasks_[i]); },
+       .place_of = [&](size_t i) { return place_of(tasks_[i]); },
+       .files_of = [&](const run::Part& part) { return files_of(part); },
+       .pack = [&](const run::Part& part) { return pack(part); },
+       .take = [&](const run::Part& part,
+                   run::PartRunner::Outcome outcome) { take(part, std::move(outcome)); },
+       .progress = options_.progress});
 }
 
 Result<std::string> run_part(ByteSpan request, CompareOptions options) {

@@ -44,7 +44,7 @@ class PairsElsewhere {
   [[nodiscard]] bool can_be_sent(const Task& task) const;
   [[nodiscard]] run::TaskPlace place_of(const Task& task) const;
   [[nodiscard]] std::string pack(const run::Part& part) const;
-  void add_files(run::Part* part) const;
+  [[nodiscard]] std::vector<std::string> files_of(const run::Part& part) const;
   void take(const run::Part& part, run::PartRunner::Outcome outcome);
   void refuse(const run::Part& part, const Error& why);
 

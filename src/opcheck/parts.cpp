@@ -5,8 +5,8 @@
 #include <map>
 
 #include "opcheck/registry.hpp"
+#include "run/do_parts.hpp"
 #include "run/part_archive.hpp"
-#include "run/parts.hpp"
 
 namespace assay {
 namespace measure {
@@ -209,28 +209,15 @@ class CasesElsewhere {
       : cases_(cases), options_(options), done_(done) {}
 
   Result<std::vector<size_t>> check() {
-    std::vector<size_t> here;
-    std::vector<size_t> sent;
-    std::vector<run::TaskPlace> places;
-    for (size_t i = 0; i < cases_.entries().size(); ++i) {
-      if (!can_be_sent(i)) {
-        here.push_back(i);
-        continue;
-      }
-      sent.push_back(i);
-      places.push_back(place_of(cases_.entries()[i]));
-    }
-    std::vector<run::Part> parts = run::plan_parts(places);
-    for (run::Part& part : parts)
-      for (size_t& task : part.tasks) task = sent[task];
-    ASSAY_TRY_STATUS(options_.parts->run(
-        parts.size(),
-        [&](size_t i) {
-          parts[i].files = files_of(parts[i]);
-          return run::PartRunner::Request{parts[i], pack(parts[i])};
-        },
-        [&](size_t i, run::PartRunner::Outcome outcome) { take(parts[i], std::move(outcome)); }));
-    return here;
+    return run::do_parts(
+        *options_.parts,
+        {.count = cases_.entries().size(),
+         .can_be_sent = [&](size_t i) { return can_be_sent(i); },
+         .place_of = [&](size_t i) { return place_of(cases_.entries()[i]); },
+         .files_of = [&](const run::Part& part) { return files_of(part); },
+         .pack = [&](const run::Part& part) { return pack(part); },
+         .take = [&](const run::Part& part,
+                     run::PartRunner::Outcome outcome) { take(part, std::move(outcome)); }});
   }
 
  private:

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "run/do_parts.hpp"
 #include "run/part_archive.hpp"
-#include "run/parts.hpp"
 
 namespace assay::locate {
 
@@ -35,34 +35,18 @@ class Elsewhere {
         operations_(operations_in_order(*program.run)) {}
 
   Result<OperatorsElsewhere> judge() {
-    std::vector<size_t> sent;
-    std::vector<run::TaskPlace> places;
-    for (size_t op = 0; op < program_.operators.size(); ++op) {
-      if (!can_be_sent(op)) {
-        result_.here.push_back(op);
-        continue;
-      }
-      const Operator& one = program_.operators[op];
-      run::TaskPlace place{.rank = one.rank, .step = one.step};
-      for_each_record(one, [&](size_t record) { place.bytes += size_of(record); });
-      sent.push_back(op);
-      places.push_back(place);
-    }
-    std::vector<run::Part> parts = run::plan_parts(places);
-    for (run::Part& part : parts)
-      for (size_t& task : part.tasks) task = sent[task];
-    size_t done = 0;
-    ASSAY_TRY_STATUS(options_.parts->run(
-        parts.size(),
-        [&](size_t i) {
-          parts[i].files = files_of(parts[i]);
-          return run::PartRunner::Request{parts[i], pack(parts[i])};
-        },
-        [&](size_t i, run::PartRunner::Outcome outcome) {
-          take(parts[i], std::move(outcome));
-          done += parts[i].tasks.size();
-          if (options_.progress) options_.progress(done, program_.operators.size());
-        }));
+    ASSAY_TRY(result_.here,
+              run::do_parts(*options_.parts,
+                            {.count = program_.operators.size(),
+                             .can_be_sent = [&](size_t op) { return can_be_sent(op); },
+                             .place_of = [&](size_t op) { return place_of(op); },
+                             .files_of = [&](const run::Part& part) { return files_of(part); },
+                             .pack = [&](const run::Part& part) { return pack(part); },
+                             .take =
+                                 [&](const run::Part& part, run::PartRunner::Outcome outcome) {
+                                   take(part, std::move(outcome));
+                                 },
+                             .progress = options_.progress}));
     return std::move(result_);
   }
 
@@ -91,6 +75,13 @@ class Elsewhere {
   [[nodiscard]] uint64_t size_of(size_t record) const {
     const run::MaybeLocation& bytes = program_.run->records[record].bytes;
     return bytes ? bytes->size_bytes : 0;
+  }
+
+  [[nodiscard]] run::TaskPlace place_of(size_t op) const {
+    const Operator& one = program_.operators[op];
+    run::TaskPlace place{.rank = one.rank, .step = one.step};
+    for_each_record(one, [&](size_t record) { place.bytes += size_of(record); });
+    return place;
   }
 
   [[nodiscard]] std::vector<std::string> files_of(const run::Part& part) const {
