@@ -34,7 +34,7 @@ COLUMNS = [
     "goal",
     "met",
 ]
-GOAL_OF_NAIVE = 1 / 3  # CPU time of a captured tensor beside the naive probe
+GOAL_OF_NAIVE = 0.2  # CPU time of a captured tensor beside the naive probe
 GOAL_OFF = 1.01  # CPU time of a step with the probe loaded and off, beside no probe
 
 # Prompt and steps such that a run lasts long beside the start of the process.
@@ -56,6 +56,8 @@ _ON = {
     "ATB_SAVE_CHILD": "1",
     "ATB_AIT_LOG_LEVEL": "3",
 }
+_FILES = {**_ON, "ATB_OUTPUT_DIR": "OUT/"}
+_NATIVE = {**_FILES, "ASSAY_PROBE_LAYOUT": "native"}
 
 
 @dataclass
@@ -82,9 +84,11 @@ VARIANTS = [
     Variant("no probe"),
     Variant("assay off", OURS),
     Variant(ASKED, NAIVE, {"NAIVE_PROBE_DIR": "OUT", "NAIVE_PROBE_MODE": "none"}),
-    Variant("assay statistics", OURS, {**_ON, "ATB_OUTPUT_DIR": "OUT/", "ATB_SAVE_TENSOR_STATISTICS": "1"}),
-    Variant("assay full", OURS, {**_ON, "ATB_OUTPUT_DIR": "OUT/"}),
-    Variant("assay full, equal ones linked", OURS, {**_ON, "ATB_OUTPUT_DIR": "OUT/", "ATB_SAVE_SYMLINK": "1"}),
+    Variant("assay statistics", OURS, {**_NATIVE, "ATB_SAVE_TENSOR_STATISTICS": "1"}),
+    Variant("assay full", OURS, _NATIVE),
+    Variant("assay statistics, a file a tensor", OURS, {**_FILES, "ATB_SAVE_TENSOR_STATISTICS": "1"}),
+    Variant("assay full, a file a tensor", OURS, _FILES),
+    Variant("assay full, equal ones linked", OURS, {**_FILES, "ATB_SAVE_SYMLINK": "1"}),
     Variant("raw write, one file", NAIVE, {"NAIVE_PROBE_DIR": "OUT", "NAIVE_PROBE_MODE": "raw"}),
     Variant("raw write, a file a tensor", NAIVE, {"NAIVE_PROBE_DIR": "OUT", "NAIVE_PROBE_MODE": "rawfiles"}),
     Variant(NAIVE_STATISTICS, NAIVE, {"NAIVE_PROBE_DIR": "OUT", "NAIVE_PROBE_MODE": "statistics"}),
@@ -139,9 +143,12 @@ def run_once(build: Path, shape: list[str], variant: Variant, out: Path) -> Run:
     return Run(usage.ru_utime + usage.ru_stime, median(steps[1:]), len(steps), tensors, size, output)
 
 
-def captured_files(folder: Path) -> int:
-    """Counts the tensor files a run left."""
-    return sum(name.endswith(".bin") for _, _, names in os.walk(folder) for name in names)
+def captured_tensors(folder: Path) -> int:
+    """Counts the tensor files a run left, and the lines of tensors."""
+    count = sum(name.endswith(".bin") for _, _, names in os.walk(folder) for name in names)
+    for records in folder.rglob("records.jsonl"):
+        count += sum(b'"role":' in line for line in records.read_bytes().splitlines())
+    return count
 
 
 def measure(build: Path, name: str, work: Path, rounds: int, budget: float) -> list[Row]:
@@ -162,8 +169,8 @@ def measure(build: Path, name: str, work: Path, rounds: int, budget: float) -> l
             out = work / f"{VARIANTS.index(variant)}-{round_number}"
             try:
                 run = run_once(build, SHAPES[name], variant, out)
-                if variant.leaves_files and captured_files(out) != run.tensors:
-                    raise RuntimeError(f"{captured_files(out)} files instead of {run.tensors}")
+                if variant.leaves_files and captured_tensors(out) != run.tensors:
+                    raise RuntimeError(f"{captured_tensors(out)} tensors instead of {run.tensors}")
                 runs[variant.name].append(run)
             except RuntimeError as error:
                 reasons[variant.name] = (FAILED, str(error))
@@ -211,7 +218,7 @@ def make_row(shape: str, name: str, runs: dict[str, list[Run]], reasons: dict[st
             row.cells["of naive"] = f"{ratio:.2f}"
             row.data["of_naive"] = ratio
             if name in ("assay full", "assay statistics"):
-                row.goal, row.met = "0.33 of naive", ratio <= GOAL_OF_NAIVE
+                row.goal, row.met = "0.20 of naive", ratio <= GOAL_OF_NAIVE
     if tensors:
         row.cells["tensors a step"] = f"{tensors / steps:.0f}"
         row.cells["MB a step"] = f"{own[0].size / steps / 1e6:.1f}"
@@ -239,6 +246,8 @@ def run(build: Path, quick: bool) -> Section:
         f"`CPU us a tensor`: CPU time of all threads beyond `{ASKED}`, where the host is asked, copies every tensor, "
         "and nothing is done with it. The naive probe makes folders, opens a stream, writes header and data in the "
         "calling thread; with statistics it writes those of a plain loop instead of the data, and stands beside ours. "
+        "`a file a tensor`: the layout under the old names; otherwise the native one, where equal values are written "
+        "once. "
         "The raw writes have no header; one appends to one open file, the other opens, writes and closes a file a "
         "tensor, in folders that it makes once.",
     ]

@@ -16,6 +16,7 @@
 #include "base/paths.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/commands.hpp"
+#include "cli/convert/atb_tree_files.hpp"
 #include "cli/convert/byte_budget.hpp"
 #include "cli/convert/dump_converter.hpp"
 #include "cli/convert/dump_file_name.hpp"
@@ -155,10 +156,10 @@ Result<Tensor> load_as(const run::TensorRecord& record, const std::optional<DTyp
 }
 
 std::string format_problem(std::string_view name) {
-  constexpr std::string_view kOthers[] = {"cann", "statistics", "msprobe"};
+  constexpr std::string_view kOthers[] = {"cann", "statistics", "msprobe", "atb"};
   if (tensor_file_format(name) || std::ranges::find(kOthers, name) != std::end(kOthers)) return {};
   return assay::quoted(name) +
-         " is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe";
+         " is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe, atb";
 }
 
 Result<DType> parse_dtype(const std::string& name) {
@@ -166,9 +167,9 @@ Result<DType> parse_dtype(const std::string& name) {
   return fail(Errc::Usage, "unknown type " + assay::quoted(name));
 }
 
-/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, or a run of
-/// msprobe.
-enum class Target : uint8_t { Tensors, Dump, Statistics, Msprobe };
+/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, a run of msprobe,
+/// or the files that the original's dump of ATB leaves.
+enum class Target : uint8_t { Tensors, Dump, Statistics, Msprobe, AtbTree };
 
 class Converter {
  public:
@@ -190,6 +191,7 @@ class Converter {
     }
     if (const Status chosen = choose_target(); !chosen) return report_error(chosen.error(), hint_);
     if (target_ == Target::Statistics) return write_statistics();
+    if (target_ == Target::AtbTree) return write_atb();
     if (const Status read = prepare(); !read) return report_error(read.error(), hint_);
     const Status written = target_ == Target::Dump      ? write_dump()
                            : target_ == Target::Msprobe ? write_msprobe()
@@ -225,6 +227,10 @@ class Converter {
     }
     if (options_.format == "msprobe") {
       target_ = Target::Msprobe;
+      return {};
+    }
+    if (options_.format == "atb") {
+      target_ = Target::AtbTree;
       return {};
     }
     if (!options_.inputs.empty() || !options_.op_name.empty() || !options_.op_type.empty())
@@ -503,6 +509,17 @@ class Converter {
     return {};
   }
 
+  int write_atb() {
+    if (const Status free = check_target(options_.out); !free)
+      return report_error(free.error(), hint_);
+    const Result<AtbTreeFiles> files = write_atb_tree(options_.in, options_.out);
+    if (!files) return report_error(files.error());
+    for (const std::string& problem : files->problems) say("warning", problem);
+    if (files->problems.empty()) return kSame;
+    return report_error(std::to_string(files->problems.size()) + " tensors could not be converted",
+                        "the other " + std::to_string(files->tensors) + " are in " + options_.out);
+  }
+
   // ---- into a table ----
 
   int write_statistics() {
@@ -546,10 +563,11 @@ Command convert_command(const Caller& caller) {
   command.require("IN", "Tensor file, dump file, folder of tensor files, or run", options->in);
   command.require("OUT", "File whose suffix names the format, or a folder with --format",
                   options->out);
-  command.add("--format, --to VALUE",
-              "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table; "
-              "msprobe: a run as its debugger writes it",
-              options->format, format_problem);
+  command.add(
+      "--format, --to VALUE",
+      "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table; "
+      "msprobe: a run as its debugger writes it; atb: a dump of ATB as the original's files",
+      options->format, format_problem);
   command.add("--name VALUE", "Node or tensor of a run, or a pattern, as for assay show",
               options->filter.name);
   command.add("--member VALUE", "Member of a container file: a key, or a path such as 1.0",

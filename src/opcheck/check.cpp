@@ -215,7 +215,7 @@ class Checker {
       if (expected[i] || entry.tensors.outputs[i] == nullptr) continue;
       OutputRow row;
       row.index = i;
-      row.file = file_of(entry.tensors.outputs[i]);
+      set_place(entry.tensors.outputs[i], &row);
       row.outcome = CheckOutcome::Failed;
       row.reason = "the dump has outtensor" + std::to_string(i) + ", which " + entry.evaluated_as +
                    " with these parameters does not have";
@@ -233,8 +233,10 @@ class Checker {
                      });
   }
 
-  static std::string file_of(const run::TensorRecord* record) {
-    return record != nullptr && record->bytes ? record->bytes->file.str() : std::string();
+  static void set_place(const run::TensorRecord* record, OutputRow* row) {
+    if (record == nullptr || !record->bytes) return;
+    row->file = record->bytes->file.str();
+    row->slot = record->slot.str();
   }
 
   OutputRow check_output(const CaseEntry& entry, const Expectation& expectation) const {
@@ -257,8 +259,9 @@ class Checker {
                                             : operands.output(expectation.index))
         row.dtype = std::string(name(dumped->view.dtype));
     }
-    row.file = file_of(expectation.in_place ? operands.after_record(expectation.index)
-                                            : operands.output_record(expectation.index));
+    set_place(expectation.in_place ? operands.after_record(expectation.index)
+                                   : operands.output_record(expectation.index),
+              &row);
     row.partial = expectation.partial;
     row.accuracy = expectation.accuracy;
     add_note(expectation.note, &row);

@@ -58,6 +58,7 @@ struct OutputRow {
   bool in_place = false;
   std::string name;                            // where it has one: "output 1"
   std::string file;                            // of mine; empty when it is not in the dump
+  std::string slot;                            // likewise, of its record
   CheckOutcome outcome = CheckOutcome::Error;  // under CheckOptions::standard
   std::string reason;    // of everything but a pass without remarks; a sentence
   std::string note;      // which candidate matched, what was not judged, ties

@@ -83,7 +83,7 @@ void transfer(ArchiveReader& archive, CustomMetric::Value& value) {
 template <typename Archive, typename Any>
   requires std::same_as<std::remove_const_t<Any>, OutputRow>
 void transfer(Archive& archive, Any& row) {
-  archive(row.index, row.in_place, row.name, row.file, row.outcome, row.reason, row.note,
+  archive(row.index, row.in_place, row.name, row.file, row.slot, row.outcome, row.reason, row.note,
           row.partial, row.compared, row.dtype, row.shape, row.accuracy, row.measures,
           row.judgements, row.legacy, row.worst, row.custom);
   run::check_range(archive, row.outcome <= CheckOutcome::Error);
@@ -99,7 +99,7 @@ void transfer(Archive& archive, Any& result) {
 
 namespace {
 
-constexpr std::string_view kAnswerMark = "assay results 1";
+constexpr std::string_view kAnswerMark = "assay results 2";
 
 /// The tensors of a case, by places among the records of a part; -1: none.
 struct TensorPlaces {

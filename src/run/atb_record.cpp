@@ -41,6 +41,12 @@ stats::TensorStats stats_of(const formats::AtbStatistics& statistics, int64_t co
   return stats;
 }
 
+std::string atb_memory_format(int64_t format) {
+  if (format == formats::kAtbFormatNd || format == formats::kAtbUndefined) return {};
+  const std::string_view word = formats::atb_format_text(format);
+  return word.empty() ? "format " + std::to_string(format) : std::string(word);
+}
+
 void fill_from_atb_bin(const std::string& file, const Result<formats::AtbBin>& parsed,
                        TensorRecord* record) {
   if (!parsed) {
@@ -49,11 +55,7 @@ void fill_from_atb_bin(const std::string& file, const Result<formats::AtbBin>& p
   }
   record->shape = parsed->dims;
   record->dtype = formats::dtype_from_atb(parsed->dtype);
-  if (parsed->format != formats::kAtbFormatNd && parsed->format != formats::kAtbUndefined) {
-    const std::string_view word = formats::atb_format_text(parsed->format);
-    record->memory_format =
-        word.empty() ? "format " + std::to_string(parsed->format) : std::string(word);
-  }
+  record->memory_format = atb_memory_format(parsed->format);
   if (parsed->statistics)
     record->stats = stats_of(*parsed->statistics, element_count(parsed->dims).value_or(0));
   if (!parsed->payload) return;

@@ -13,6 +13,9 @@ namespace assay::run {
 /// count    of all values of the tensor
 [[nodiscard]] stats::TensorStats stats_of(const formats::AtbStatistics& statistics, int64_t count);
 
+/// "fractal_nz" of ATB's number; empty for the plain order.
+[[nodiscard]] std::string atb_memory_format(int64_t format);
+
 /// Fills dtype, shape, strides, bytes, stats, memory_format. A record without data has no bytes; a
 /// file that cannot be used has `problem` and the file as bytes, so that loading it says why.
 /// parsed    of the file's bytes

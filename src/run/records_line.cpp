@@ -10,9 +10,11 @@
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "formats/atb_types.hpp"
 #include "formats/json_fields.hpp"
 #include "formats/native/schema.hpp"
 #include "formats/plain_json.hpp"
+#include "run/atb_record.hpp"
 #include "tensor/block_types.hpp"
 
 namespace assay::run {
@@ -357,6 +359,21 @@ Status check_ne(const Object& object, TensorRecord* record) {
   return {};
 }
 
+/// When an ATB tensor was taken, and in which order its values lie.
+template <typename Object>
+Status take_atb_keys(const Object& object, TensorRecord* record) {
+  std::string_view moment;
+  ASSAY_TRY_STATUS(take_text(object, key::kMoment, &moment));
+  if (moment.empty()) return {};
+  if (moment != "before" && moment != "after")
+    return fail(wrong(key::kMoment, "'before' or 'after'"));
+  record->moment = moment == "before" ? Moment::Before : Moment::After;
+  int64_t format = formats::kAtbFormatNd;
+  ASSAY_TRY_STATUS(take_integer(object, key::kFormat, formats::kAtbUndefined, &format));
+  record->memory_format = atb_memory_format(format);
+  return {};
+}
+
 /// Which value the tensor is: keys of the operator level.
 template <typename Object>
 Status take_value_ids(const Object& object, TensorRecord* record) {
@@ -490,6 +507,7 @@ Result<RecordsLine> read_line(const Object& object, std::string_view line) {
   ASSAY_TRY_STATUS(take_dims(object, key::kShape, &record.shape));
   ASSAY_TRY_STATUS(check_ne(object, &record));
   ASSAY_TRY_STATUS(take_dims(object, key::kStrides, &record.strides));
+  ASSAY_TRY_STATUS(take_atb_keys(object, &record));
   ASSAY_TRY_STATUS(take_value_ids(object, &record));
   ASSAY_TRY_STATUS(take_stats(object, &record.stats));
   std::string_view digest;

@@ -46,6 +46,21 @@ TEST(ParseRecordsLine, ReadsEveryKey) {
   EXPECT_TRUE(record.problem.empty());
 }
 
+TEST(ParseRecordsLine, ReadsWhatAtbSaysOfATensor) {
+  const std::string start = R"({"n":0,"step":2,"node":"0_A/1_B","slot":"0_x","dtype":"float16",)";
+  const auto line =
+      parse_records_line(start + R"("shape":[4,16,16],"moment":"before","format":29})");
+  ASSERT_TRUE(line) << line.error().describe();
+  EXPECT_EQ(line->record.moment, Moment::Before);
+  EXPECT_EQ(line->record.memory_format, "fractal_nz");
+  EXPECT_EQ(line->record.shape, (Dims{4, 16, 16})) << "that of the memory";
+  const auto plain = parse_records_line(start + R"("shape":[2],"moment":"after"})");
+  EXPECT_EQ(plain->record.moment, Moment::After);
+  EXPECT_EQ(plain->record.memory_format, "");
+  EXPECT_FALSE(parse_records_line(start + R"("moment":"during"})"));
+  EXPECT_FALSE(parse_records_line(start + R"("moment":"after","format":"29"})"));
+}
+
 TEST(ParseRecordsLine, ReadsASketch) {
   // 1.0 = 3f800000, -2.5 = c0200000
   const std::string zeros(8 * 14, '0');

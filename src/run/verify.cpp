@@ -36,7 +36,7 @@ class Verifier {
 
   Result<Verification> verify() {
     const std::vector<const TensorRecord*> payloads = list_payloads();
-    if (run_.layout == Layout::Native) list_step_files();
+    list_step_files();
     const size_t total = payloads.size() + files_.size();
     const unsigned jobs = resolve_job_count(options_.jobs);
     try {
@@ -79,9 +79,12 @@ class Verifier {
     return payloads;
   }
 
+  // Of the native layout, which processes of an ATB dump may have, too.
   void list_step_files() {
+    if (run_.layout != Layout::Native && run_.layout != Layout::AtbTree) return;
     for (const TensorRecord& record : run_.records) {
-      if (record.bytes && record.problem.empty())
+      if (record.bytes && record.problem.empty() &&
+          record.bytes->file.str().ends_with(native::kStepFileSuffix))
         files_[record.bytes->file].emplace(record.bytes->offset, record.bytes->size_bytes);
     }
   }

@@ -2,7 +2,6 @@
 #include "writer/async_writer.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/signals_blocked.hpp"
 #include "writer/fork_guard.hpp"
 
 namespace assay::writer {
@@ -34,22 +34,6 @@ Status run_guarded(const AsyncWriter::Job& job) noexcept {
     return fail(Errc::Internal, "unknown exception in the writer");
   }
 }
-
-// Signals belong to the host's threads: a handler of the host must never run on ours.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 

@@ -76,8 +76,8 @@ def capture_native(model, prompt, count, folder: Path) -> Path:
 
 def dump_host(folder: Path, *arguments) -> Path:
     """Runs the host under `assay dump`; returns the msit_dump_... folder."""
-    done = run("dump", "--host", "atb", "--type", "tensor", "model", "layer", "-er", "all", "-o", folder, "--",
-               host_program(), *arguments)  # fmt: skip
+    words = ["--host", "atb", "--layout", "strict", "--type", "tensor", "model", "layer", "-er", "all"]
+    done = run("dump", *words, "-o", folder, "--", host_program(), *arguments)
     assert done.returncode == 0, done.stderr
     (root,) = folder.glob("msit_dump_*")
     return root

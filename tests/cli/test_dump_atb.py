@@ -31,8 +31,9 @@ def scripted_host(atb_homes):
 
 
 def dump(output: Path, *words, name="assay"):
+    """In the layout of the original tool; test_dump_atb_native.py has the other one."""
     return (
-        run("dump", "--host", "atb", "-o", output, *words)
+        run("dump", "--host", "atb", "--layout", "strict", "-o", output, *words)
         if name == "assay"
         else run("llm", "dump", "-o", output, *words, name=name)
     )

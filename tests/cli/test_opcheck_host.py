@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 def dump(folder: Path, *host, options=("-er", "all")) -> Path:
     """Runs the host under the probe; returns the dump's root."""
-    done = run("dump", *options, "-o", folder, "--", host_program(), *host)
+    done = run("dump", "--layout", "strict", *options, "-o", folder, "--", host_program(), *host)
     assert done.returncode == 0, done.stderr
     (root,) = folder.glob("msit_dump_*")
     return root

@@ -214,6 +214,8 @@ RunRange parse_run_range(std::string_view text, std::vector<std::string>* warnin
   return range;
 }
 
+constexpr uint64_t kNativeQueueBytes = 64ull << 20;
+
 Settings settings_from_environment(const std::function<const char*(const char*)>& variable) {
   Settings s;
   const Variables variables(variable, &s.warnings);
@@ -254,6 +256,10 @@ Settings settings_from_environment(const std::function<const char*(const char*)>
       s.has(kOnnx) ? variables.text_or("ATB_DUMP_SUB_PROC_INFO_SAVE_PATH", "") : std::string();
   s.config_path = variables.text_or("ATB_DUMP_CONFIG", "");
 
+  s.native = variables.is("ASSAY_PROBE_LAYOUT", "native");
+  s.digest = variables.is("ASSAY_PROBE_DIGEST", "1");
+  // One buffer, all of it touched at the start, in place of copies that come and go.
+  if (s.native) s.queue_bytes = kNativeQueueBytes;
   s.queue_bytes = static_cast<uint64_t>(variables.number("ASSAY_PROBE_QUEUE_BYTES", 1, INT64_MAX)
                                             .value_or(static_cast<int64_t>(s.queue_bytes)));
   s.drop_when_full = variables.is("ASSAY_PROBE_ON_FULL", "drop");
@@ -284,6 +290,7 @@ Settings with_config(Settings s, const std::optional<DynamicConfig>& config) {
 
   // msprobe has no command in front of it: the file alone says what is wanted.
   s.msprobe = true;
+  s.native = false;  // its readers look for its files
   s.types |= kTensor | kLayer | kModel;
   s.names = parse_names(config->names);
   s.save_data = config->data;

@@ -74,6 +74,8 @@ struct Settings {
   bool save_data = false;
   bool statistics = false;
   bool data_with_statistics = false;  // both in one record
+  bool digest = false;                // in the native layout
+  bool native = false;                // tensors in one growing file, not in a file each
   StatisticsText statistics_text = StatisticsText::Exact;
 
   int save_time = 1;                          // 0 before, 1 after, 2 both

@@ -22,9 +22,9 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "capture/common/host_guard.hpp"
+#include "formats/atb_statistics.hpp"
 #include "formats/atb_types.hpp"
 #include "writer/fork_guard.hpp"
-#include "writer/layouts/atb_tree_statistics.hpp"
 
 namespace assay::capture::atb {
 namespace {
@@ -46,24 +46,6 @@ void raise_to(uint64_t& counter, uint64_t value) {
   while (before < value &&
          !shared.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
   }
-}
-
-// Bytes that dtype and dims ask for; nothing when one of them is unknown.
-std::optional<uint64_t> described_bytes(const TensorArguments& tensor) {
-  const std::optional<int64_t> number = parse_number<int64_t>(tensor.dtype);
-  const std::optional<DType> dtype = number ? formats::dtype_from_atb(*number) : std::nullopt;
-  if (!dtype) return std::nullopt;
-  Dims shape;
-  if (!tensor.dims.empty()) {
-    for (const std::string_view part : split(tensor.dims, ',')) {
-      const std::optional<int64_t> size = parse_number<int64_t>(part);
-      if (!size) return std::nullopt;
-      shape.push_back(*size);
-    }
-  }
-  const std::optional<int64_t> count = element_count(shape);
-  if (!count) return std::nullopt;
-  return storage_bytes(*dtype, static_cast<uint64_t>(*count));
 }
 
 // Through the kernel, which says no where a load would end the process.
@@ -126,33 +108,31 @@ uint64_t this_thread() {
 
 // The record's text, with statistics of the data when they are wanted.
 std::string header_of(const Settings& settings, const TensorArguments& tensor, bool with_data) {
-  std::vector<formats::AtbAttribute> attributes = {
-      {"format", tensor.format}, {"dtype", tensor.dtype}, {"dims", tensor.dims}};
-  writer::AtbStatisticsTexts texts;
+  std::optional<formats::AtbStatisticsTexts> texts;
   if (settings.statistics) {
     const FloatingPointState host_state;
-    texts = writer::atb_statistics(
+    texts = formats::atb_statistics(
         parse_number<int64_t>(tensor.dtype).value_or(formats::kAtbUndefined),
         ByteSpan(static_cast<const std::byte*>(tensor.data), tensor.size_bytes),
-        settings.statistics_text == StatisticsText::Decimals ? writer::AtbStatisticsForm::Decimals
-                                                             : writer::AtbStatisticsForm::Exact);
-    attributes.insert(
-        attributes.end(),
-        {{"max", texts.max}, {"min", texts.min}, {"mean", texts.mean}, {"l2norm", texts.l2norm}});
-    if (texts.nan_count) attributes.push_back({"nan_count", *texts.nan_count});
-    if (texts.inf_count) attributes.push_back({"inf_count", *texts.inf_count});
+        settings.statistics_text == StatisticsText::Decimals ? formats::AtbStatisticsForm::Decimals
+                                                             : formats::AtbStatisticsForm::Exact);
   }
-  return formats::atb_bin_header(attributes,
-                                 with_data ? std::optional(tensor.size_bytes) : std::nullopt);
+  return formats::atb_record_header({tensor.format, tensor.dtype, tensor.dims}, texts,
+                                    with_data ? std::optional(tensor.size_bytes) : std::nullopt);
 }
 
 int64_t unix_now() { return static_cast<int64_t>(::time(nullptr)); }
+
+bool wants_data(const Settings& settings) {
+  return settings.save_data && (!settings.statistics || settings.data_with_statistics);
+}
 
 writer::AtbTreeOptions tree_options(const Settings& settings, const SessionOptions& options) {
   writer::AtbTreeOptions tree;
   tree.root = options.root;
   tree.process = std::to_string(options.pid);
-  tree.remember_files = settings.has(kTensor) && (settings.has(kOp) || settings.has(kKernel));
+  tree.remember_files =
+      settings.has(kTensor) && (settings.has(kOp) || settings.has(kKernel)) && !settings.native;
   if (!settings.subprocess_list.empty()) {
     tree.subprocess_list = settings.subprocess_list + "/subprocess_info.txt";
   }
@@ -206,7 +186,7 @@ AtbSession::AtbSession(const Settings& settings, SessionOptions options)
 Result<AtbSession*> AtbSession::open(const Settings& settings, SessionOptions options) {
   const FileSizeSignalBlocked no_signal;
   if (!options.root.empty()) {
-    ASSAY_TRY_STATUS(make_directories(options.root, writer::kAtbFolderMode));
+    ASSAY_TRY_STATUS(make_directories(options.root, formats::kAtbFolderMode));
   }
   auto session = std::unique_ptr<AtbSession>(new AtbSession(settings, std::move(options)));
   ASSAY_TRY_STATUS(session->open_page());
@@ -219,6 +199,20 @@ Result<AtbSession*> AtbSession::open(const Settings& settings, SessionOptions op
         .niceness = 0,
         .thread_name = "assay-probe"});
   }
+  if (settings.native && !session->options_.root.empty() && !session->options_.write_file) {
+    NativeTensorsOptions native;
+    native.folder = session->options_.root + "/tensors";
+    native.program = session->options_.program;
+    // A configuration file may ask for data later.
+    if (wants_data(settings) || !settings.config_path.empty())
+      native.arena_bytes = settings.queue_bytes;
+    native.on_full = settings.drop_when_full ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
+    native.synchronous = settings.write_in_caller;
+    native.written = [shared = session.get()](const native::RecordBatch& lines) {
+      shared->count_written(lines);
+    };
+    session->native_ = std::make_unique<NativeTensors>(std::move(native));
+  }
   return session.release();
 }
 
@@ -228,7 +222,7 @@ Status AtbSession::open_page() {
   if (!options_.root.empty()) {
     const std::string path = options_.root + "/probe_status_" + std::to_string(options_.pid);
     const int fd =
-        ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, writer::kAtbFileMode);
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, formats::kAtbFileMode);
     if (fd < 0) return fail(errno_error(errno, "create", path));
     // Blocks on the disk now: a page without them would raise SIGBUS on a full disk later.
     if (::posix_fallocate(fd, 0, kBytes) == 0) {
@@ -301,12 +295,15 @@ void AtbSession::note_unwanted() {
   add_note(note);
 }
 
+bool AtbSession::note_error(const std::string& text) {
+  const std::lock_guard lock(small_mutex_);
+  if (std::exchange(told_error_, true)) return false;
+  formats::set_status_text(page_->first_error, sizeof(page_->first_error), text);
+  return true;
+}
+
 void AtbSession::fail_with(const Error& error) {
-  {
-    const std::lock_guard lock(small_mutex_);
-    if (std::exchange(told_error_, true)) return;
-    formats::set_status_text(page_->first_error, sizeof(page_->first_error), error.describe());
-  }
+  if (!note_error(error.describe())) return;
   tell(LogLevel::Error, error.describe() + "; the run continues, its capture is incomplete");
 }
 
@@ -396,7 +393,7 @@ void AtbSession::write_summary() {
   if (options_.root.empty()) return;
   const std::string json = formats::probe_summary_json(*page_, true, unix_now());
   if (const Status status =
-          write_file_atomically(summary_path(), as_bytes(json), writer::kAtbFileMode);
+          write_file_atomically(summary_path(), as_bytes(json), formats::kAtbFileMode);
       !status) {
     fail_with(status.error());
   }
@@ -405,6 +402,14 @@ void AtbSession::write_summary() {
 void AtbSession::finish() {
   if (finished_.exchange(true)) return;
   const FileSizeSignalBlocked no_signal;
+  if (native_ != nullptr) {
+    native_->finish();
+    count(&ProbeCounters::waited_us, static_cast<uint64_t>(native_->waited_ms() * 1e3));
+    // The writer has said it already.
+    if (const std::string error = native_->first_error(); !error.empty()) note_error(error);
+    if (const std::string refusal = native_->refusal(); !refusal.empty())
+      add_note("tensors were written as a file each, because of " + refusal);
+  }
   if (writer_ != nullptr) writer_->close();
   {
     const std::lock_guard lock(tree_mutex_);
@@ -495,9 +500,8 @@ void AtbSession::save_tensor(const Settings& settings, const TensorArguments& te
         "this library does not ask about folders (it is older than CANN 8.3): ids, names and child "
         "of the configuration file have no effect");
   }
-  const bool with_data = settings.save_data &&
-                         (!settings.statistics || settings.data_with_statistics) &&
-                         !(settings.without_kernel_data && is_kernel_folder(tensor.path));
+  const bool with_data =
+      wants_data(settings) && !(settings.without_kernel_data && is_kernel_folder(tensor.path));
   const uint64_t payload_bytes = with_data ? tensor.size_bytes : 0;
   const std::optional<std::string> path = wanted_path(settings, tensor, payload_bytes);
   if (!path) return;
@@ -514,8 +518,49 @@ void AtbSession::save_tensor(const Settings& settings, const TensorArguments& te
     }
     readable.data = checked.get();
   }
+  if (take_native(settings, readable, *path, with_data)) return;
   queue_tensor(*path, readable, header_of(settings, readable, with_data), payload_bytes,
                settings.link_identical && with_data);
+}
+
+bool AtbSession::take_native(const Settings& settings, const TensorArguments& tensor,
+                             const std::string& path, bool with_data) {
+  if (native_ == nullptr || !settings.native) return false;
+  const FileSizeSignalBlocked no_signal;
+  switch (native_->take(
+      tensor, path,
+      {.data = with_data, .statistics = settings.statistics, .digest = settings.digest})) {
+    case Taken::Elsewhere:
+      return false;
+    case Taken::Dropped:
+      count(&ProbeCounters::tensors_dropped);
+      return true;
+    case Taken::Here:
+      break;
+  }
+  count(&ProbeCounters::tensors_accepted);
+  return true;
+}
+
+void AtbSession::count_written(const native::RecordBatch& lines) {
+  uint64_t written = 0;
+  uint64_t linked = 0;
+  uint64_t params = 0;
+  uint64_t bytes = 0;
+  for (const native::Record& record : lines.records) {
+    if (record.kind == native::RecordKind::Operator) {
+      ++params;
+    } else if (record.payload && !record.first_copy) {
+      ++linked;
+    } else {
+      ++written;
+      if (record.payload) bytes += record.payload->size_bytes;
+    }
+  }
+  count(&ProbeCounters::param_files, params);
+  count(&ProbeCounters::payload_bytes, bytes);
+  count(&ProbeCounters::tensors_linked, linked);
+  count(&ProbeCounters::tensors_written, written);
 }
 
 void AtbSession::queue_tensor(const std::string& path, const TensorArguments& tensor,
@@ -633,6 +678,8 @@ void AtbSession::save_param(const Settings& settings, std::string_view param,
   if (!disk_has(param.size() + 1)) {
     return add_note("the disk is almost full: parameters were left out");
   }
+  if (native_ != nullptr && settings.native && native_->take_param(*relative, param) == Taken::Here)
+    return;
   post(param.size() + relative->size(), &ProbeCounters::param_files,
        [this, thread = this_thread(), file = *relative, text = std::string(param)]() -> Status {
          ASSAY_TRY_STATUS(tree_.settle_kernel(thread, file));

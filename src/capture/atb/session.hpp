@@ -14,7 +14,9 @@
 #include <unordered_map>
 
 #include "base/result.hpp"
+#include "capture/atb/native_tensors.hpp"
 #include "capture/atb/selection.hpp"
+#include "capture/atb/tensor_arguments.hpp"
 #include "capture/intake/buffer_pool.hpp"
 #include "formats/probe_status.hpp"
 #include "writer/async_writer.hpp"
@@ -31,16 +33,6 @@ struct SessionOptions {
   std::string overflow_file;  // "" for none
   /// Another way to write files, for tests.
   std::function<Status(const std::string& path, ByteSpan content, unsigned mode)> write_file = {};
-};
-
-/// A tensor as the library describes it.
-struct TensorArguments {
-  std::string_view format;  // decimal numbers
-  std::string_view dtype;
-  std::string_view dims;  // "1,4096"
-  const void* data = nullptr;
-  uint64_t size_bytes = 0;
-  std::string_view path;
 };
 
 /// All functions may be called from any thread at any time, also after finish(): then they write
@@ -103,9 +95,16 @@ class AtbSession {
   [[nodiscard]] std::optional<std::string> wanted_path(const Settings& settings,
                                                        const TensorArguments& tensor,
                                                        uint64_t payload_bytes);
+  /// False: the tensor is to be a file of its own.
+  [[nodiscard]] bool take_native(const Settings& settings, const TensorArguments& tensor,
+                                 const std::string& path, bool with_data);
+  /// Lines of the native layout that are on disk.
+  void count_written(const native::RecordBatch& lines);
   void queue_tensor(const std::string& path, const TensorArguments& tensor,
                     const std::string& header, uint64_t payload_bytes, bool may_link);
   void store_tensor(TensorJob& job);
+  /// False: there was one before.
+  bool note_error(const std::string& text);
   void fail_with(const Error& error);
   void note_unwanted();
   void skip(uint64_t formats::ProbeCounters::* counter, std::string_view sentence);
@@ -121,6 +120,7 @@ class AtbSession {
   std::string page_path_;                 // "" when private
   BufferPool buffers_;
   std::unique_ptr<writer::AsyncWriter> writer_;  // null: everything is written by the caller
+  std::unique_ptr<NativeTensors> native_;        // null: each tensor is a file
   std::atomic<bool> finished_{false};
   std::atomic<uint64_t> held_bytes_{0};
   std::atomic<int64_t> device_{-1};  // last seen in a path

@@ -22,8 +22,17 @@ std::string joined(const std::vector<std::string>& words, char separator) {
   return text;
 }
 
+// The default is for copies that come and go; a buffer that is touched as a whole at the start needs
+// no more than a step's tensors.
+uint64_t buffer_bytes(const DumpRequest& request) {
+  return request.queue_bytes == DumpRequest{}.queue_bytes ? request.queue_bytes / 4
+                                                          : request.queue_bytes;
+}
+
 std::vector<EnvironmentChange> atb_variables(const DumpRequest& request, const DumpPlaces& places) {
   const bool topology = request.has_type("model") || request.has_type("layer");
+  // The old names, and texts as the original wrote them, mean its files.
+  const bool native = request.name == DumpName::Assay && !request.strict && !request.compat_text;
   return {
       {"ATB_OUTPUT_DIR", places.output + "/"},
       {"ATB_TIMESTAMP", set_if(!places.timestamp.empty(), places.timestamp)},
@@ -49,7 +58,10 @@ std::vector<EnvironmentChange> atb_variables(const DumpRequest& request, const D
       {"ATB_DUMP_CONFIG", set_if(!places.config_path.empty(), places.config_path)},
       {"ATB_CHECK_TYPE", std::nullopt},
       {"ATB_EXIT", std::nullopt},
-      {"ASSAY_PROBE_QUEUE_BYTES", std::to_string(request.queue_bytes)},
+      {"ASSAY_PROBE_LAYOUT", set_if(native, "native")},
+      {"ASSAY_PROBE_DIGEST", set_if(request.digest, "1")},
+      {"ASSAY_PROBE_QUEUE_BYTES",
+       std::to_string(native ? buffer_bytes(request) : request.queue_bytes)},
       {"ASSAY_PROBE_ON_FULL", request.drop_when_full ? "drop" : "wait"},
       {"ASSAY_PROBE_FILTER_ROWS", set_if(request.filter_rows, "1")},
       {"ASSAY_PROBE_SYNC", set_if(request.synchronous, "1")},
@@ -88,10 +100,6 @@ std::string ggml_settings(const DumpRequest& request, const DumpPlaces& places) 
   }
   const bool statistics = request.wants_statistics();
   const bool full = request.has_type("tensor") && !statistics && !request.description_only;
-  // The default of the other hosts is more than a queue of a step's tensors needs.
-  const uint64_t queue_bytes = request.queue_bytes == DumpRequest{}.queue_bytes
-                                   ? request.queue_bytes / 4
-                                   : request.queue_bytes;
   JsonObject json;
   json.add("output", places.output).add("steps", request.range);
   json.add("first_only", !request.range_given).add_json("names", json_texts(request.modules));
@@ -100,7 +108,7 @@ std::string ggml_settings(const DumpRequest& request, const DumpPlaces& places) 
   json.add("inputs", request.tensor_part != 1).add("outputs", request.tensor_part != 0);
   json.add("weights", request.weights).add("caches", request.caches);
   json.add("report_dir", places.scratch).add("config", places.config_path);
-  json.add("queue_bytes", queue_bytes).add("drop_when_full", request.drop_when_full);
+  json.add("queue_bytes", buffer_bytes(request)).add("drop_when_full", request.drop_when_full);
   json.add("sync", request.synchronous);
   return json.text();
 }

@@ -279,7 +279,8 @@ void add_our_rows(Command& command, DumpRequest& request) {
   command.add("--exclude PATTERN ...", "ggml: no nodes of these names.", request.exclude);
   command.add("--statistics", "Statistics of each tensor instead of its data: --type tensor stats.",
               request.statistics);
-  command.add("--layout {native,strict}", "PyTorch: folder layout, default native.",
+  command.add("--layout {native,strict}",
+              "PyTorch, ATB: folder layout, default native; strict: that of the original tool.",
               chosen(request.strict, {{"native", false}, {"strict", true}}));
   command.add("--level {module,operator}",
               "PyTorch: inputs and outputs of modules, or of every operator inside them, too; "
@@ -291,10 +292,8 @@ void add_our_rows(Command& command, DumpRequest& request) {
   command.add("--caches",
               "ggml: what nodes read of the key and value caches and write to them, too.",
               request.caches);
-  command.add(
-      "--digest",
-      "PyTorch, ggml: the XXH3-128 digest of each tensor, too; with -sd instead of its data.",
-      request.digest);
+  command.add("--digest", "The XXH3-128 digest of each tensor, too; with -sd instead of its data.",
+              request.digest);
   command.add("--force", "Remove the run that the output folder holds already.", request.force);
   command.add("--require",
               "End with status 125 when nothing, or less than asked, was captured, and the program "

@@ -38,11 +38,11 @@ struct DumpRequest {
   std::string config_path;
   // Ours.
   std::string host = "auto";              // auto, atb, torch, ggml
-  bool strict = false;                    // of PyTorch programs: the strict API's layout
+  bool strict = false;                    // of PyTorch and ATB programs: the original's layout
   bool operators = false;                 // of PyTorch programs: modules and their operators
   bool weights = false;                   // of PyTorch and ggml programs, native layout
   bool caches = false;                    // of ggml programs
-  bool digest = false;                    // of PyTorch and ggml programs, native layout
+  bool digest = false;                    // native layout
   std::string ranks = "all";              // of PyTorch programs: pairs as in `range`, or "all"
   std::string parallel = {};              // sizes of the job's groups: "tp=2,pp=2,dp=2"
   uint64_t node_memory = 0;               // of all ranks of a host; 0: not said

@@ -7,7 +7,8 @@
 //    "seal":"digest of everything in front of the comma before it"}
 #include "formats/native/manifest.hpp"
 
-#include <cstdio>
+#include <charconv>
+#include <iterator>
 
 #include "base/bytes.hpp"
 #include "base/json_text.hpp"
@@ -16,10 +17,12 @@
 namespace assay::native {
 namespace {
 
+// to_chars and not printf: the host's locale may have a comma for a decimal point.
 std::string milliseconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3f", value);
-  return text;
+  char text[400];
+  const auto end =
+      std::to_chars(text, std::end(text), value, std::chars_format::fixed, /*precision=*/3);
+  return {text, end.ptr};
 }
 
 std::string json_of(const ManifestStep& step) {

@@ -141,7 +141,7 @@ void append_call(RecordText& out, const Record& record) {
 
 void append_operator(RecordText& out, const Record& record, std::string_view arguments) {
   append_member(out, key::kKind, kind_name(RecordKind::Operator));
-  append_member(out, key::kModule, record.node->name);
+  if (record.operation != nullptr) append_member(out, key::kModule, record.node->name);
   out += key::kArguments.member();
   out += arguments;
   if (record.writes != nullptr) {

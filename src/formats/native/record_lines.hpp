@@ -226,7 +226,8 @@ void append_member(RecordText& out, const Key& key, int64_t number);
 void append_member(RecordText& out, const Key& key, std::string_view text);
 /// `step`, `node`, `type`, `call` and `order`; without the step: it follows the number of the line.
 void append_call(RecordText& out, const Record& record);
-/// The rest of an operator's line up to its newline: `,"kind":"operator","module":...}`.
+/// The rest of an operator's line up to its newline: `,"kind":"operator","module":...}`; without the
+/// module when the node is the operator itself.
 void append_operator(RecordText& out, const Record& record, std::string_view arguments);
 /// The keys `role` to `more` of a tensor's line.
 void append_tensor(RecordText& out, const Record& record, std::span<const int64_t> shape,

@@ -97,6 +97,8 @@ inline constexpr Key kModule("module"), kArguments("args"), kWrites("writes");
 // Behind the device: of a tensor of another class than torch's own, and of one whose values may
 // stand in blocks.
 inline constexpr Key kClass("class"), kSizes("ne"), kBlock("block"), kBlockBytes("block_bytes");
+// Of ATB's tensors: when it was taken. `format`, below, is the number of its memory format.
+inline constexpr Key kMoment("moment");
 // `stats`
 inline constexpr Key kCount("count"), kNan("nan"), kPositiveInf("pos_inf"), kNegativeInf("neg_inf"),
     kMin("min"), kMax("max"), kMean("mean"), kL2("l2"), kSketch("sketch");

@@ -3,8 +3,9 @@
 //   docs/opcheck.md, "atb"
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <tuple>
-#include <unordered_map>
 
 #include "base/numbers.hpp"
 #include "locate/judge/own_error.hpp"
@@ -58,18 +59,29 @@ OwnError error_of(const OutputRow& row) {
   return error;
 }
 
-/// Records of a run by the file that holds them.
-using Files = std::unordered_map<std::string_view, size_t>;
-
-Files files_of(const run::Run& run) {
-  Files files;
-  for (size_t i = 0; i < run.records.size(); ++i) {
-    if (run.records[i].bytes) files.emplace(run.records[i].bytes->file, i);
+/// The records of a run by what a row of a check tells of them. Their files may hold many.
+class Records {
+ public:
+  explicit Records(const run::Run& run) {
+    for (size_t i = 0; i < run.records.size(); ++i) {
+      const run::TensorRecord& one = run.records[i];
+      places_.emplace(Place{one.rank, one.step_name, one.node, one.role, one.slot}, i);
+    }
   }
-  return files;
-}
+  [[nodiscard]] std::optional<size_t> find(const CaseResult& one, const OutputRow& row) const {
+    if (row.file.empty()) return std::nullopt;
+    const run::Role role = row.in_place ? run::Role::Input : run::Role::Output;
+    const auto found = places_.find(
+        {one.description.rank, one.description.step, one.description.node, role, row.slot});
+    return found == places_.end() ? std::nullopt : std::optional(found->second);
+  }
 
-Finding finding_of(const run::Run& run, const Files& files, const CaseResult& one,
+ private:
+  using Place = std::tuple<int, std::string_view, std::string_view, run::Role, std::string_view>;
+  std::map<Place, size_t> places_;
+};
+
+Finding finding_of(const run::Run& run, std::optional<size_t> record, const CaseResult& one,
                    const OutputRow& row, const OwnError& error) {
   Finding finding;
   finding.kind = FindingKind::OwnError;
@@ -79,10 +91,9 @@ Finding finding_of(const run::Run& run, const Files& files, const CaseResult& on
   finding.node = one.description.node;
   finding.op_type = one.description.op_type;
   finding.slot = (row.in_place ? "intensor" : "outtensor") + std::to_string(row.index);
-  const auto record = files.find(row.file);
-  if (record != files.end()) {
-    const run::TensorRecord& found = run.records[record->second];
-    finding.mine_record = record->second;
+  if (record) {
+    const run::TensorRecord& found = run.records[*record];
+    finding.mine_record = *record;
     finding.time = found.order;
     finding.step = found.step;
     finding.node = found.node;
@@ -110,7 +121,7 @@ Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOp
   checking.parts = options.parts;
   ASSAY_TRY(const opcheck::Report report, opcheck::check_cases(cases, checking));
   if (report.interrupted) return fail(Errc::Interrupted, "interrupted");
-  const Files files = files_of(run);
+  const Records records(run);
   OwnErrors result;
   for (const CaseResult& one : report.cases) {
     ++result.judgeable;
@@ -120,10 +131,10 @@ Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOp
     std::string reason;
     for (const OutputRow& row : one.rows) {
       result.outputs.push_back(error_of(row));
-      if (const auto record = files.find(row.file); record != files.end())
-        result.outputs.back().record = record->second;
+      const std::optional<size_t> record = records.find(one, row);
+      if (record) result.outputs.back().record = *record;
       if (row.outcome == opcheck::CheckOutcome::Failed)
-        result.findings.push_back(finding_of(run, files, one, row, result.outputs.back()));
+        result.findings.push_back(finding_of(run, record, one, row, result.outputs.back()));
       if (reason.empty() && row.outcome != opcheck::CheckOutcome::Pass &&
           row.outcome != opcheck::CheckOutcome::Failed)
         reason = row.reason;

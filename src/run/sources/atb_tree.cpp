@@ -5,7 +5,8 @@
 //            (or ait_dump..., or missing)      process run node         before/intensor0.bin
 //                                                                       after/outtensor0.bin
 //
-// The reader starts at any of these levels down to the run.
+// The reader starts at any of these levels down to the run. The folder of a process may hold lines
+// and growing files instead, or as well: docs/formats/native.md, "ATB".
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -18,7 +19,11 @@
 #include "formats/probe_status.hpp"
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
+#include "run/manifest.hpp"
+#include "run/native_damage.hpp"
+#include "run/native_records.hpp"
 #include "run/natural_sort.hpp"
+#include "run/sources/atb_lines.hpp"
 #include "run/sources/atb_tree_find.hpp"
 #include "run/sources/atb_tree_lists.hpp"
 #include "run/sources/atb_tree_nodes.hpp"
@@ -88,15 +93,59 @@ class Reader {
   void read_process(const AtbProcess& process) {
     start_rank(process);
     read_calls(process.process);
+    const bool is_native = is_file(join_path(process.path, native::kRecordsFile));
+    std::map<std::string, AtbNodes, NaturalLess> steps;
+    if (is_native) steps = read_lines(process);
     for (const FolderEntry& entry : list(process.path)) {
+      if (is_native && entry.name.ends_with(native::kStepFileSuffix)) continue;
       if (entry.kind == FolderEntry::Kind::Unusable) {
         run_->warnings.push_back(entry.path + ": " + entry.problem);
       } else if (entry.kind == FolderEntry::Kind::File) {
         leftovers_.note(entry);
       } else if (process.only_step.empty() || entry.name == process.only_step) {
-        read_step(entry.name, entry.path);
+        read_step(entry.name, entry.path, take_step(entry.name, &steps));
       }
     }
+    for (auto& [name, nodes] : steps) {
+      run_->step_folders[{rank_, name}] = folder_of_step(join_path(process.path, name));
+      finish_step(step_of(name), std::move(nodes), {});
+    }
+  }
+
+  /// A dump that was named by its run count is read through "0/../0".
+  static std::string folder_of_step(const std::string& path) {
+    return is_elsewhere(path) ? normal_path(path)
+                              : std::filesystem::path(path).lexically_normal().string();
+  }
+
+  static AtbNodes take_step(const std::string& name,
+                            std::map<std::string, AtbNodes, NaturalLess>* steps) {
+    const auto found = steps->find(name);
+    return found == steps->end() ? AtbNodes() : std::move(steps->extract(found).mapped());
+  }
+
+  /// What the process recorded in the native layout, by run count.
+  std::map<std::string, AtbNodes, NaturalLess> read_lines(const AtbProcess& process) {
+    // Its properties and its coverage are told by the dump as a whole.
+    Run told;
+    const Manifest manifest =
+        add_manifest_file(join_path(process.path, native::kManifestFile), &told);
+    if (!told.coverage.complete) run_->coverage.complete = false;
+    move_to_end(&told.warnings, &run_->warnings);
+    for (Damage& one : told.damage) run_->add_damage(one.file, std::move(one.what));
+    const size_t first_record = run_->records.size();
+    const size_t first_operation = run_->operations.size();
+    const RecordsFacts facts = read_records(process.path, rank_, location_.boundary, run_);
+    find_native_damage(process.path, location_.boundary, manifest, facts, run_);
+    if (!manifest.found && !facts.run_id.empty()) run_->coverage.complete = false;
+    AtbLines lines(process.only_step);
+    for (size_t i = first_record; i < run_->records.size(); ++i)
+      lines.add(std::move(run_->records[i]));
+    for (size_t i = first_operation; i < run_->operations.size(); ++i)
+      lines.add(std::move(run_->operations[i]));
+    run_->records.resize(first_record);
+    run_->operations.resize(first_operation);
+    return lines.take_steps();
   }
 
   /// Processes of which there are lists but no tensors: their calls, without data.
@@ -148,7 +197,8 @@ class Reader {
     }
   }
 
-  void read_step(const std::string& name, const std::string& path) {
+  /// recorded   what of this run count is in the native layout
+  void read_step(const std::string& name, const std::string& path, AtbNodes recorded) {
     std::string statistics;
     std::vector<FolderEntry> folders;
     for (FolderEntry& entry : list(path)) {
@@ -162,12 +212,14 @@ class Reader {
         leftovers_.note(entry);
       }
     }
-    // A dump that was named by its run count is read through "0/../0".
-    run_->step_folders[{rank_, name}] =
-        is_elsewhere(path) ? normal_path(path)
-                           : std::filesystem::path(path).lexically_normal().string();
+    run_->step_folders[{rank_, name}] = folder_of_step(path);
     const AtbStep step = step_of(name);
-    AtbNodes nodes = read_atb_nodes(folders, step);
+    recorded.append(read_atb_nodes(folders, step));
+    finish_step(step, std::move(recorded), statistics);
+  }
+
+  void finish_step(const AtbStep& step, AtbNodes nodes, const std::string& statistics) {
+    nodes.finish(step);
     resolve_references(&nodes);
     if (!statistics.empty())
       join_statistics(statistics, read_atb_statistic_csv(statistics, run_), step, &nodes);

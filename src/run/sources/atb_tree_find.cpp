@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/mapped_file.hpp"
+#include "formats/native/schema.hpp"
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
 #include "run/torch_names.hpp"
@@ -45,6 +46,7 @@ bool looks_like_step(const std::string& path) {
 }
 
 bool looks_like_process(const std::string& path) {
+  if (is_file(join_path(path, native::kRecordsFile))) return true;
   const std::vector<FolderEntry> folders = folders_in(path);
   return std::any_of(folders.begin(), folders.end(), [](const FolderEntry& folder) {
     return parse_atb_run_count(folder.name) && looks_like_step(folder.path);

@@ -9,35 +9,17 @@
 #include <utility>
 
 #include "base/mapped_file.hpp"
+#include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "run/atb_names.hpp"
 #include "run/atb_record.hpp"
+#include "run/natural_sort.hpp"
 #include "run/sources/sources.hpp"
 
 namespace assay::run::sources {
 namespace {
 
-constexpr int kMaxNodeDepth = 1000;  // graphs in graphs, as the topology files
 constexpr size_t kMaxParameterBytes = size_t{16} << 20;
-
-/// One tensor file of a node, before it becomes a record.
-struct NodeFile {
-  FolderEntry entry;
-  AtbFileName name;  // borrows entry.name
-  Moment moment = Moment::After;
-};
-
-/// The slot in which an input is before the operation and an output after it has the plain index,
-/// so that these meet each other in a comparison; the other two are marked.
-std::string slot_of(const NodeFile& file, const std::set<std::string>& inputs_before) {
-  std::string slot(file.name.index);
-  if (file.name.role == Role::Output && file.moment == Moment::Before) slot += ".before";
-  // With -time 1 there is no before/: then what the input is afterwards is all there is.
-  if (file.name.role == Role::Input && file.moment == Moment::After &&
-      inputs_before.contains(std::string(file.name.index)))
-    slot += ".after";
-  return slot;
-}
 
 /// A link into a dump that was moved since: the part of its target from "tensors/" on, looked up in
 /// this dump. Empty when there is no such file.
@@ -68,7 +50,7 @@ class NodeReader {
       nodes_.warnings.push_back(folder.path + ": is no folder of an operation and was left out");
     } else if (folder.is_link) {
       nodes_.warnings.push_back(folder.path + ": linked folders are not followed");
-    } else if (depth >= kMaxNodeDepth) {
+    } else if (depth >= kMaxAtbDepth) {
       nodes_.warnings.push_back(folder.path + ": operations are nested deeper than 1000");
     } else {
       read_node(folder.path, parent.empty() ? folder.name : parent + "/" + folder.name, depth);
@@ -84,18 +66,16 @@ class NodeReader {
     return {};
   }
 
-  /// Inputs get their place when the node is entered, outputs when it is left: what a graph
-  /// computed stands behind what its operations computed.
   void read_node(const std::string& path, const std::string& node, int depth) {
-    const uint64_t entry_place = nodes_.place_count++;
-    std::vector<NodeFile> files;
+    nodes_.names.push_back(node);
+    const std::string ids = atb_ids_of_node(node);
     std::vector<FolderEntry> children;
     std::string parameters;
     for (FolderEntry& entry : list(path)) {
       if (entry.kind == FolderEntry::Kind::Folder && entry.name == "before") {
-        collect_files(entry.path, Moment::Before, &files);
+        read_files(entry.path, Moment::Before, node, ids);
       } else if (entry.kind == FolderEntry::Kind::Folder && entry.name == "after") {
-        collect_files(entry.path, Moment::After, &files);
+        read_files(entry.path, Moment::After, node, ids);
       } else if (entry.kind == FolderEntry::Kind::Folder) {
         children.push_back(std::move(entry));
       } else if (entry.name == "op_param.json" && entry.kind == FolderEntry::Kind::File) {
@@ -105,54 +85,27 @@ class NodeReader {
       }
     }
     nodes_.append(read_children(children, node, depth + 1, step_));
-    const AtbNodePlace place{entry_place, nodes_.place_count++};
-    nodes_.places[node] = place;
-    const std::string ids = atb_ids_of_node(node);
-    if (parameters.empty()) {
-      const auto listed = step_.parameters.find(ids);
-      if (listed != step_.parameters.end()) parameters = listed->second;
-    }
     if (!parameters.empty()) {
       nodes_.operations.push_back(
           step_.operation_of(node, step_.record_of(node).op_type, std::move(parameters)));
     }
-    add_files(node, ids, place, &files);
   }
 
-  void collect_files(const std::string& path, Moment moment, std::vector<NodeFile>* files) {
-    for (FolderEntry& entry : list(path)) {
-      if (!parse_atb_file_name(entry.name) || entry.kind == FolderEntry::Kind::Folder) {
+  void read_files(const std::string& path, Moment moment, const std::string& node,
+                  const std::string& ids) {
+    for (const FolderEntry& entry : list(path)) {
+      const auto name = parse_atb_file_name(entry.name);
+      if (!name || entry.kind == FolderEntry::Kind::Folder) {
         nodes_.leftovers.note(entry);
         continue;
       }
-      files->push_back({std::move(entry), {}, moment});
-    }
-  }
-
-  void add_files(const std::string& node, const std::string& ids, const AtbNodePlace& place,
-                 std::vector<NodeFile>* files) {
-    std::set<std::string> inputs_before;
-    for (NodeFile& file : *files) {
-      file.name = *parse_atb_file_name(file.entry.name);
-      if (file.name.role == Role::Input && file.moment == Moment::Before)
-        inputs_before.insert(std::string(file.name.index));
-    }
-    std::set<std::pair<Role, std::string>> slots;
-    for (const NodeFile& file : *files) {
       TensorRecord record = step_.record_of(node);
-      record.role = file.name.role;
-      record.moment = file.moment;
-      record.slot = slot_of(file, inputs_before);
-      // Two versions of the library wrote into one folder: intensor0.bin and intensor0_x.bin.
-      if (!slots.insert({record.role, record.slot}).second)
-        record.slot = record.slot + "." + std::string(file.name.parameter);
-      const bool on_entry = record.role == Role::Input ? !record.slot.ends_with(".after")
-                                                       : file.moment == Moment::Before;
-      record.order = on_entry ? place.entry : place.exit;
-      fill_from_file(file.entry, &record);
-      const bool natural = (file.moment == Moment::Before) == (record.role == Role::Input);
-      if (natural)
-        nodes_.file_by_reference.emplace(ids + "_" + file.entry.name, nodes_.records.size());
+      record.role = name->role;
+      record.moment = moment;
+      record.slot = atb_raw_slot(*name);
+      fill_from_file(entry, &record);
+      const bool natural = (moment == Moment::Before) == (name->role == Role::Input);
+      if (natural) nodes_.file_by_reference.emplace(ids + "_" + entry.name, nodes_.records.size());
       nodes_.records.push_back(std::move(record));
     }
   }
@@ -251,21 +204,111 @@ void AtbLeftovers::add(AtbLeftovers&& later) {
 
 void AtbNodes::append(AtbNodes&& later) {
   const size_t first_record = records.size();
-  for (TensorRecord& record : later.records) record.order += place_count;
-  for (auto& [node, place] : later.places) {
-    place.entry += place_count;
-    place.exit += place_count;
-  }
   for (auto& [reference, record] : later.file_by_reference) record += first_record;
   for (auto& [record, reference] : later.references)
     references.emplace_hint(references.end(), record + first_record, std::move(reference));
-  place_count += later.place_count;
-  places.merge(later.places);
   file_by_reference.merge(later.file_by_reference);
+  move_to_end(&later.names, &names);
   move_to_end(&later.records, &records);
   move_to_end(&later.operations, &operations);
   move_to_end(&later.warnings, &warnings);
   leftovers.add(std::move(later.leftovers));
+}
+
+std::string atb_raw_slot(const AtbFileName& name) {
+  std::string slot(name.index);
+  if (!name.parameter.empty()) slot += "_" + std::string(name.parameter);
+  return slot;
+}
+
+void AtbNodes::finish(const AtbStep& step) {
+  add_listed_parameters(step);
+  name_slots();
+  number_places();
+  for (TensorRecord& record : records) {
+    const AtbNodePlace& place = places.at(record.node);
+    const bool on_entry = record.role == Role::Input ? !record.slot.ends_with(".after")
+                                                     : record.moment == Moment::Before;
+    record.order = on_entry ? place.entry : place.exit;
+  }
+}
+
+// Of operations whose parameters were not saved with their tensors.
+void AtbNodes::add_listed_parameters(const AtbStep& step) {
+  if (step.parameters.empty()) return;
+  std::set<std::string> known;
+  for (const OperationRecord& operation : operations) known.insert(operation.node);
+  for (const std::string& node : names) {
+    const auto listed = step.parameters.find(atb_ids_of_node(node));
+    if (listed == step.parameters.end() || !known.insert(node).second) continue;
+    operations.push_back(step.operation_of(node, step.record_of(node).op_type, listed->second));
+  }
+}
+
+// The slot in which an input is before the operation and an output after it has the plain index, so
+// that these meet each other in a comparison; the other two are marked.
+void AtbNodes::name_slots() {
+  struct Node {
+    std::set<std::string> inputs_before;
+    std::set<std::pair<Role, std::string>> slots;
+  };
+  const auto parts_of = [](const InternedText& raw) {
+    const std::string_view text = raw;
+    const size_t end = std::min(text.find('_'), text.size());
+    return std::pair(text.substr(0, end), text.substr(std::min(end + 1, text.size())));
+  };
+  std::unordered_map<uint32_t, Node> nodes;
+  for (const TensorRecord& record : records) {
+    if (record.role == Role::Input && record.moment == Moment::Before)
+      nodes[record.node.handle()].inputs_before.emplace(parts_of(record.slot).first);
+  }
+  for (TensorRecord& record : records) {
+    Node& node = nodes[record.node.handle()];
+    const auto [index, parameter] = parts_of(record.slot);
+    std::string slot(index);
+    if (record.role == Role::Output && record.moment == Moment::Before) slot += ".before";
+    // With -time 1 there is no before/: then what the input is afterwards is all there is.
+    if (record.role == Role::Input && record.moment == Moment::After &&
+        node.inputs_before.contains(slot))
+      slot += ".after";
+    // Two versions of the library wrote into one folder: intensor0.bin and intensor0_x.bin.
+    if (!node.slots.insert({record.role, slot}).second) slot += "." + std::string(parameter);
+    record.slot = std::move(slot);
+  }
+}
+
+// Inputs get their place when the node is entered, outputs when it is left: what a graph computed
+// stands behind what its operations computed.
+void AtbNodes::number_places() {
+  struct Branch {
+    std::map<std::string, Branch, NaturalLess> children;
+  };
+  Branch root;
+  for (const std::string& node : names) {
+    Branch* branch = &root;
+    for (const std::string_view part : split(node, '/'))
+      branch = &branch->children[std::string(part)];
+  }
+  // Nodes may lie inside each other more deeply than a stack of calls.
+  struct Visit {
+    const Branch* branch;
+    std::map<std::string, Branch, NaturalLess>::const_iterator next;
+    std::string path;
+  };
+  std::vector<Visit> visits;
+  visits.push_back({&root, root.children.begin(), {}});
+  while (!visits.empty()) {
+    Visit& visit = visits.back();
+    if (visit.next == visit.branch->children.end()) {
+      if (!visit.path.empty()) places[visit.path].exit = place_count++;
+      visits.pop_back();
+      continue;
+    }
+    const auto& [name, branch] = *visit.next++;
+    std::string path = visit.path.empty() ? name : visit.path + "/" + name;
+    places[path].entry = place_count++;
+    visits.push_back({&branch, branch.children.begin(), std::move(path)});
+  }
 }
 
 AtbNodes read_atb_nodes(const std::vector<FolderEntry>& folders, const AtbStep& step) {

@@ -10,10 +10,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "run/atb_names.hpp"
 #include "run/folder.hpp"
 #include "run/run.hpp"
 
 namespace assay::run::sources {
+
+inline constexpr int kMaxAtbDepth = 1000;  // graphs in graphs, as the topology files
 
 /// The run count that is read.
 struct AtbStep {
@@ -48,19 +51,33 @@ struct AtbNodePlace {
   uint64_t exit = 0;
 };
 
-/// What is in some of the folders of a run count, which stand next to each other.
+/// "0" or "0_x": a slot as the name of the file says it, before finish().
+[[nodiscard]] std::string atb_raw_slot(const AtbFileName& name);
+
+/// What there is of a run count, or of some of its folders.
 struct AtbNodes {
-  std::vector<TensorRecord> records;  // `order` is the place of the node
+  std::vector<std::string> names;     // of all nodes, also of those without records
+  std::vector<TensorRecord> records;  // until finish() with raw slots, and without `order`
   std::vector<OperationRecord> operations;
   std::vector<std::string> warnings;
   AtbLeftovers leftovers;
-  uint64_t place_count = 0;  // all places are below
-  std::unordered_map<std::string, AtbNodePlace> places;
   std::unordered_map<std::string, size_t> file_by_reference;  // "0_0_intensor0.bin" -> record
   std::map<size_t, std::string> references;                   // record -> its data=
 
-  /// Adds those of folders that stand behind.
+  // Since finish():
+  uint64_t place_count = 0;  // all places are below
+  std::unordered_map<std::string, AtbNodePlace> places;
+
+  /// Adds more, which stands behind.
   void append(AtbNodes&& later);
+  /// Gives records their slots and their places in the order of execution, and operations without
+  /// parameters those of the lists; once, when all are here.
+  void finish(const AtbStep& step);
+
+ private:
+  void add_listed_parameters(const AtbStep& step);
+  void name_slots();
+  void number_places();
 };
 
 /// Appends, and leaves `from` without use.

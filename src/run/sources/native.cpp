@@ -6,6 +6,7 @@
 
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
+#include "run/atb_names.hpp"
 #include "run/folder.hpp"
 #include "run/manifest.hpp"
 #include "run/native_damage.hpp"
@@ -154,6 +155,8 @@ Attempt read_native(const std::string& path) {
   Run run;
   run.layout = Layout::Native;
   std::vector<RankFolder> folders;
+  // Of ATB: {device}_{pid}.
+  if (parse_atb_process_folder(base_name(boundary))) return std::nullopt;
   if (is_file(join_path(path, native::kRecordsFile))) {
     const std::optional<int> rank = native::rank_of_folder(base_name(boundary));
     folders.push_back({path, rank.value_or(0)});

@@ -16,6 +16,7 @@
 #include "base/atomic_file.hpp"
 #include "base/file_descriptor.hpp"
 #include "base/text.hpp"
+#include "formats/atb_paths.hpp"
 
 namespace assay::writer {
 namespace {
@@ -356,13 +357,14 @@ Status AtbTree::report_overflow(std::string_view kernel) {
 // One mkdir a folder: what exists is remembered from the root down.
 Status AtbTree::make_folder(const std::string& folder) {
   if (folders_.contains(folder)) return {};
-  if (folder.size() <= options_.root.size()) return make_directories(folder, kAtbFolderMode);
+  if (folder.size() <= options_.root.size())
+    return make_directories(folder, formats::kAtbFolderMode);
   ASSAY_TRY_STATUS(make_folder(std::string(parent_of(folder))));
-  if (::mkdir(folder.c_str(), kAtbFolderMode) != 0 && errno != EEXIST) {
+  if (::mkdir(folder.c_str(), formats::kAtbFolderMode) != 0 && errno != EEXIST) {
     const int reason = errno;
     if (reason != ENOENT) return fail(errno_error(reason, "create folder", folder));
     folders_.clear();
-    ASSAY_TRY_STATUS(make_directories(folder, kAtbFolderMode));
+    ASSAY_TRY_STATUS(make_directories(folder, formats::kAtbFolderMode));
   }
   if (folders_.size() > kMaxRemembered) folders_.clear();
   folders_.insert(folder);
@@ -375,21 +377,21 @@ Status AtbTree::make_parent(const std::string& path) {
 
 Status AtbTree::write(const std::string& path, ByteSpan content) {
   ASSAY_TRY_STATUS(make_parent(path));
-  Status status = options_.write_file(path, content, kAtbFileMode);
+  Status status = options_.write_file(path, content, formats::kAtbFileMode);
   if (status || status.error().code != Errc::NotFound) return status;
   // Somebody removed the folder meanwhile.
   folders_.clear();
   ASSAY_TRY_STATUS(make_parent(path));
-  return options_.write_file(path, content, kAtbFileMode);
+  return options_.write_file(path, content, formats::kAtbFileMode);
 }
 
 Status AtbTree::append(const std::string& path, std::string_view text) {
   ASSAY_TRY_STATUS(make_parent(path));
-  Status status = append_to_file(path, text, kAtbFileMode);
+  Status status = append_to_file(path, text, formats::kAtbFileMode);
   if (status || status.error().code != Errc::NotFound) return status;
   folders_.clear();
   ASSAY_TRY_STATUS(make_parent(path));
-  return append_to_file(path, text, kAtbFileMode);
+  return append_to_file(path, text, formats::kAtbFileMode);
 }
 
 Status AtbTree::append_row(const std::string& folder, const std::string& stem, AtbRow row) {

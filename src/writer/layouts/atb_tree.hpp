@@ -26,9 +26,6 @@
 
 namespace assay::writer {
 
-inline constexpr unsigned kAtbFileMode = 0640;
-inline constexpr unsigned kAtbFolderMode = 0750;
-
 /// A relative path that stays below its folder: empty and "." components are left out, characters
 /// outside [A-Za-z0-9_.-] become '_', components of more than 200 bytes are cut and get a hash.
 /// errors  Invalid: absolute, "..", empty | TooLarge: more than 3500 bytes

@@ -112,8 +112,10 @@ Result<std::unique_ptr<NativeRun>> NativeRun::create(NativeRunOptions options, W
       run->records_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (!run->records_.is_open()) return fail(errno_error(errno, "create", run->records_path_));
   ASSAY_TRY_STATUS(run->map_arena());
-  run->writer_ = std::make_unique<AsyncWriter>(
-      AsyncWriterOptions{.queue_bytes = kLineQueueBytes, .niceness = run->options_.niceness});
+  run->writer_ =
+      std::make_unique<AsyncWriter>(AsyncWriterOptions{.queue_bytes = kLineQueueBytes,
+                                                       .niceness = run->options_.niceness,
+                                                       .thread_name = run->options_.thread_name});
   return run;
 }
 
@@ -456,6 +458,7 @@ void NativeRun::submit_lines() {
       }
     }
     const Status status = write_lines(*batch, file.get());
+    if (status && options_.written) options_.written(*batch);
     keep_spare(*batch);
     return status;
   });
@@ -522,8 +525,27 @@ Status NativeRun::write_text(std::string_view text) {
 }
 
 void NativeRun::flush() {
-  if (!alive()) return;
   end_file();
+  wait_until_written();
+}
+
+void NativeRun::write_out() {
+  if (!alive()) return;
+  if (open_ != nullptr && head_ != std::max(submitted_, written_out_)) {
+    // The pages that are written again as a part of their block stay as they are now.
+    const uint64_t from = std::max(submitted_, written_out_);
+    writer_->submit(0, [this, file = open_, from, end = head_]() -> Status {
+      if (broken()) return {};
+      const ByteSpan bytes(arena_ + from % options_.arena_bytes, end - from);
+      return noted(file->file.write_early(file->offset_of(from), bytes));
+    });
+    written_out_ = head_;
+  }
+  submit_lines();
+}
+
+void NativeRun::wait_until_written() {
+  if (!alive()) return;
   wait_([](void* data) { static_cast<NativeRun*>(data)->writer_->flush(); }, this);
 }
 

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,9 @@ struct NativeRunOptions {
   uint64_t max_header_bytes = 16ull << 20;  // of one step file's header region
   DiskBudgetOptions disk = {};
   int niceness = 10;
+  const char* thread_name = "assay-writer";  // 15 characters at most
+  /// Told on the writer's thread of lines that are on disk, and their payloads before them.
+  std::function<void(const native::RecordBatch&)> written = {};
   IoFunctions io = {};
 };
 
@@ -102,9 +106,13 @@ class NativeRun {
   /// with it the lines that are to be in its header.
   [[nodiscard]] bool fits_open_file(uint64_t size_bytes, const native::Record& record) const;
 
-  /// Sends the pending lines and waits until everything is on disk (a partial block stays in the
-  /// arena).
+  /// Ends the open file and waits until everything is on disk.
   void flush();
+  /// Sends everything on its way to the disk; the open file goes on. For hosts that may end at any
+  /// time: what is not a whole block yet is written twice.
+  void write_out();
+  /// Waits until everything that was sent is on disk.
+  void wait_until_written();
   /// end_file(), flush(), closes the thread. Idempotent.
   void close();
 
@@ -151,6 +159,7 @@ class NativeRun {
   // Positions count bytes of the whole run; position modulo arena_bytes is the place in the arena.
   uint64_t head_ = 0;              // end of what was copied
   uint64_t submitted_ = 0;         // begin of the block not yet handed to the writer
+  uint64_t written_out_ = 0;       // end of what write_out() has handed over before its block
   std::atomic<uint64_t> tail_{0};  // end of what the writer has written
 
   std::string stem_;

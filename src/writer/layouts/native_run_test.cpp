@@ -272,6 +272,43 @@ TEST(NativeRun, WritesTailsOfAnySizeWhole) {
   }
 }
 
+TEST(NativeRun, WritesOutWhatIsNoWholeBlockYetAndGoesOnInTheSameFile) {
+  const TemporaryFolder folder;
+  uint64_t told = 0;
+  NativeRunOptions options{.folder = folder.path(), .arena_bytes = 2 * kBlockBytes};
+  options.written = [&told](const native::RecordBatch& batch) { told += batch.records.size(); };
+  const auto run = start(std::move(options));
+  const auto* node = run->add_node("a", "A");
+  run->begin_file("step-000000", 16);
+  std::vector<std::pair<std::vector<float>, native::PayloadLocation>> added;
+  const auto expect_on_disk = [&] {
+    EXPECT_EQ(lines_of(folder.path()).size(), added.size());
+    EXPECT_EQ(told, added.size());
+    for (const auto& [values, place] : added)
+      EXPECT_EQ(read_floats(folder.path() + "/" + *place.file, place.offset, values.size()),
+                values);
+  };
+  // Parts of a block, a block and more, and again a part.
+  for (const size_t count : {10u, 20u, 3'000'000u, 5u, 1'500'000u}) {
+    added.emplace_back(ramp(count, static_cast<float>(added.size())), native::PayloadLocation());
+    added.back().second = add(*run, node, added.back().first).value();
+    run->write_out();
+    run->wait_until_written();
+    expect_on_disk();
+  }
+  run->write_out();  // nothing to do
+  run->close();
+  expect_on_disk();
+  const auto file = MappedFile::open(folder.path() + "/step-000000.safetensors");
+  ASSERT_TRUE(file);
+  EXPECT_TRUE(formats::read_safetensors_file(*file));
+  // The digest counts each byte once.
+  const auto files = run->files();
+  ASSERT_EQ(files.size(), 2u);
+  const uint64_t header_bytes = 8 + load<uint64_t>(file->bytes().data());
+  EXPECT_EQ(files[0].digest, stats::digest_bytes(file->bytes().subspan(header_bytes)));
+}
+
 TEST(NativeRun, MakesFilesThatOurOwnSafetensorsReaderOpens) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});

@@ -96,6 +96,11 @@ Status StepFile::write_tail(uint64_t offset, ByteSpan bytes) {
   return write_fully(buffered_, offset, bytes);
 }
 
+Status StepFile::write_early(uint64_t offset, ByteSpan bytes) {
+  ASSAY_TRY_STATUS(open_buffered());
+  return write_fully(buffered_, offset, bytes);
+}
+
 Status StepFile::finish(std::string header_json, uint64_t size_bytes) {
   ASSAY_TRY_STATUS(open_buffered());
   if (header_json.size() > header_bytes_ - 8) {

@@ -36,6 +36,8 @@ class StepFile {
   /// through the page cache. Must not share a 4 KiB page with a later write_block(). `offset` and
   /// the address of `bytes` are multiples of kDirectAlignment.
   [[nodiscard]] Status write_tail(uint64_t offset, ByteSpan bytes);
+  /// Writes bytes through the page cache that a later write_block() or write_tail() writes again.
+  [[nodiscard]] Status write_early(uint64_t offset, ByteSpan bytes);
   /// Writes the header region around `header_json` (at most header_bytes - 8), cuts the file to
   /// `size_bytes` and closes it.
   [[nodiscard]] Status finish(std::string header_json, uint64_t size_bytes);

@@ -517,6 +517,7 @@ void step(const std::string& text) {
     if (std::system(("rm -rf '" + value + "'").c_str()) != 0) std::exit(8);
   }
   if (name == "_exit") _exit(0);
+  if (name == "pause") usleep(static_cast<useconds_t>(std::atoi(value.c_str())) * 1000);
   if (name == "kill") raise(SIGKILL);
   if (name == "abort") std::abort();
   if (name == "stale") {  // Setup and tiling of a captured graph that runs again

@@ -7,8 +7,9 @@
 #include <string>
 
 #include "base/bytes.hpp"
+#include "stats/tensor_stats.hpp"
 
-namespace assay::writer {
+namespace assay::formats {
 
 enum class AtbStatisticsForm : uint8_t {
   /// max and min with 9 digits (double: 17, integers: all), mean and l2norm with 17; over the
@@ -35,4 +36,22 @@ struct AtbStatisticsTexts {
 [[nodiscard]] AtbStatisticsTexts atb_statistics(int64_t atb_dtype, ByteSpan data,
                                                 AtbStatisticsForm form);
 
-}  // namespace assay::writer
+/// The same in the exact form, of sums that were taken before; complex types give N/A, and integers
+/// beyond 2^53 are those next to them.
+[[nodiscard]] AtbStatisticsTexts atb_statistics(int64_t atb_dtype,
+                                                const stats::TensorStats& statistics);
+
+/// The texts that describe a tensor: decimal numbers, "1,4096".
+struct AtbDescription {
+  std::string_view format;
+  std::string_view dtype;
+  std::string_view dims;
+};
+
+/// What stands in front of the payload in a tensor's file.
+/// payload_bytes   nothing for a record without data
+[[nodiscard]] std::string atb_record_header(const AtbDescription& tensor,
+                                            const std::optional<AtbStatisticsTexts>& statistics,
+                                            std::optional<uint64_t> payload_bytes);
+
+}  // namespace assay::formats

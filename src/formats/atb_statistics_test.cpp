@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "writer/layouts/atb_tree_statistics.hpp"
+#include "formats/atb_statistics.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,9 @@
 #include <limits>
 #include <vector>
 
-namespace assay::writer {
+#include "stats/tensor_stats.hpp"
+
+namespace assay::formats {
 namespace {
 
 template <typename Value>
@@ -120,5 +122,35 @@ TEST(AtbStatistics, BytesBehindTheLastElementDoNotCount) {
   EXPECT_EQ(texts_of<uint8_t>(1, {0x00, 0x3c, 0xff}).max, "1");  // one fp16 and a half
 }
 
+// What a capture has computed gives the texts that the values themselves give.
+template <typename Value>
+void expect_texts_of_sums(int64_t atb_dtype, DType dtype, const std::vector<Value>& values) {
+  const ByteSpan bytes{reinterpret_cast<const std::byte*>(values.data()),
+                       values.size() * sizeof(Value)};
+  const auto view = make_view(dtype, Dims{static_cast<int64_t>(values.size())}, bytes);
+  ASSERT_TRUE(view);
+  const AtbStatisticsTexts sums = atb_statistics(atb_dtype, stats::compute_stats(*view));
+  const AtbStatisticsTexts whole = texts_of(atb_dtype, values);
+  EXPECT_EQ(sums.max, whole.max);
+  EXPECT_EQ(sums.min, whole.min);
+  EXPECT_EQ(sums.mean, whole.mean);
+  EXPECT_EQ(sums.l2norm, whole.l2norm);
+  EXPECT_EQ(sums.nan_count, whole.nan_count);
+  EXPECT_EQ(sums.inf_count, whole.inf_count);
+}
+
+TEST(AtbStatistics, OfSumsAreThoseOfTheValues) {
+  expect_texts_of_sums<float>(0, DType::Float32, {0.1f, -3.5f, 1e30f});
+  expect_texts_of_sums<float>(0, DType::Float32, {kNan, 2.0f, kInf});
+  expect_texts_of_sums<float>(0, DType::Float32, {-kInf, kInf, 2.0f});
+  expect_texts_of_sums<float>(0, DType::Float32, {kNan});
+  expect_texts_of_sums<double>(11, DType::Float64, {0.1, -7.25});
+  expect_texts_of_sums<int8_t>(2, DType::Int8, {-128, 0, 127});
+  expect_texts_of_sums<uint32_t>(8, DType::UInt32, {0, 4294967295u});
+  expect_texts_of_sums<int64_t>(9, DType::Int64, {0, -(int64_t{1} << 52)});
+  expect_texts_of_sums<uint8_t>(12, DType::Bool, {0, 1, 1});
+  EXPECT_EQ(atb_statistics(0, stats::TensorStats()).max, "N/A") << "no values";
+}
+
 }  // namespace
-}  // namespace assay::writer
+}  // namespace assay::formats

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "writer/layouts/atb_tree_statistics.hpp"
+#include "formats/atb_statistics.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "formats/atb_bin.hpp"
 #include "formats/atb_types.hpp"
 #include "stats/tensor_stats.hpp"
 
-namespace assay::writer {
+namespace assay::formats {
 namespace {
 
 constexpr int kFloatDigits = 9;    // enough to read a float32 back
@@ -23,6 +24,14 @@ std::string number_text(double value, int digits, AtbStatisticsForm form) {
       form == AtbStatisticsForm::Decimals
           ? std::to_chars(text, std::end(text), value, std::chars_format::fixed, kDecimals)
           : std::to_chars(text, std::end(text), value, std::chars_format::general, digits);
+  return {text, end.ptr};
+}
+
+// Of any size: 2^64 is no integer of 64 bits.
+std::string integer_text(double value) {
+  char text[400];
+  const auto end =
+      std::to_chars(text, std::end(text), value + 0.0, std::chars_format::fixed, /*precision=*/0);
   return {text, end.ptr};
 }
 
@@ -99,12 +108,17 @@ void set_integer_extremes(ByteSpan data, AtbStatisticsTexts* texts) {
   texts->min = std::to_string(min);
 }
 
-void set_integer_extremes(DType dtype, ByteSpan data, const stats::TensorStats& statistics,
-                          AtbStatisticsTexts* texts) {
-  if (dtype == DType::Int64) return set_integer_extremes<int64_t>(data, texts);
-  if (dtype == DType::UInt64) return set_integer_extremes<uint64_t>(data, texts);
-  texts->max = std::to_string(static_cast<int64_t>(statistics.max));
-  texts->min = std::to_string(static_cast<int64_t>(statistics.min));
+AtbStatisticsTexts real_statistics(DType dtype, const stats::TensorStats& statistics,
+                                   AtbStatisticsForm form) {
+  AtbStatisticsTexts texts;
+  if (is_float(dtype)) {
+    set_float_extremes(statistics, dtype == DType::Float64, form, &texts);
+  } else {
+    texts.max = integer_text(statistics.max);
+    texts.min = integer_text(statistics.min);
+  }
+  set_sums(statistics, form, &texts);
+  return texts;
 }
 
 AtbStatisticsTexts complex_statistics(ByteSpan data, AtbStatisticsForm form) {
@@ -173,7 +187,7 @@ bool is_supported(DType dtype) {
 
 AtbStatisticsTexts atb_statistics(int64_t atb_dtype, ByteSpan data, AtbStatisticsForm form) {
   AtbStatisticsTexts texts;
-  const std::optional<DType> dtype = formats::dtype_from_atb(atb_dtype);
+  const std::optional<DType> dtype = dtype_from_atb(atb_dtype);
   if (!dtype || !is_supported(*dtype)) return texts;
   if (*dtype == DType::Complex64) return complex_statistics(data, form);
   const size_t element_bytes = info(*dtype).element_bits / 8;
@@ -181,14 +195,32 @@ AtbStatisticsTexts atb_statistics(int64_t atb_dtype, ByteSpan data, AtbStatistic
   if (count == 0) return texts;
   const Result<TensorView> view = make_view(*dtype, Dims{count}, data);
   if (!view) return texts;
-  const stats::TensorStats statistics = stats::compute_stats(*view);
-  if (is_float(*dtype)) {
-    set_float_extremes(statistics, *dtype == DType::Float64, form, &texts);
-  } else {
-    set_integer_extremes(*dtype, data, statistics, &texts);
-  }
-  set_sums(statistics, form, &texts);
+  texts = real_statistics(*dtype, stats::compute_stats(*view), form);
+  if (*dtype == DType::Int64) set_integer_extremes<int64_t>(data, &texts);
+  if (*dtype == DType::UInt64) set_integer_extremes<uint64_t>(data, &texts);
   return texts;
 }
 
-}  // namespace assay::writer
+AtbStatisticsTexts atb_statistics(int64_t atb_dtype, const stats::TensorStats& statistics) {
+  const std::optional<DType> dtype = dtype_from_atb(atb_dtype);
+  if (!dtype || !is_supported(*dtype) || is_complex(*dtype) || statistics.count == 0) return {};
+  return real_statistics(*dtype, statistics, AtbStatisticsForm::Exact);
+}
+
+std::string atb_record_header(const AtbDescription& tensor,
+                              const std::optional<AtbStatisticsTexts>& statistics,
+                              std::optional<uint64_t> payload_bytes) {
+  std::vector<AtbAttribute> attributes = {
+      {"format", tensor.format}, {"dtype", tensor.dtype}, {"dims", tensor.dims}};
+  if (statistics) {
+    attributes.insert(attributes.end(), {{"max", statistics->max},
+                                         {"min", statistics->min},
+                                         {"mean", statistics->mean},
+                                         {"l2norm", statistics->l2norm}});
+    if (statistics->nan_count) attributes.push_back({"nan_count", *statistics->nan_count});
+    if (statistics->inf_count) attributes.push_back({"inf_count", *statistics->inf_count});
+  }
+  return atb_bin_header(attributes, payload_bytes);
+}
+
+}  // namespace assay::formats

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/convert/atb_tree_files.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/atomic_file.hpp"
+#include "base/file_source.hpp"
+#include "base/interruption.hpp"
+#include "base/mapped_file.hpp"
+#include "base/text.hpp"
+#include "base/thread_pool.hpp"
+#include "cli/interrupt.hpp"
+#include "formats/atb_bin.hpp"
+#include "formats/atb_paths.hpp"
+#include "formats/atb_statistics.hpp"
+#include "formats/json_fields.hpp"
+#include "formats/native/schema.hpp"
+#include "run/folder.hpp"
+#include "run/records_index.hpp"
+#include "run/records_line.hpp"
+#include "run/run.hpp"
+
+namespace assay::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kParameters = "op_param.json";
+
+bool is_native_process(const fs::path& folder) {
+  return formats::parse_atb_process_folder(folder.filename().string()) &&
+         run::is_file((folder / native::kRecordsFile).string());
+}
+
+bool is_native_file(const std::string& name) {
+  return name == native::kManifestFile || name == native::kRecordsFile ||
+         name.starts_with(run::kIndexFile) || name.ends_with(native::kStepFileSuffix);
+}
+
+/// The number of the memory format, which a record has a word for.
+std::string format_text(std::string_view line) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json* format = formats::member(object, native::key::kFormat.name());
+  const bool is_number = format != nullptr && format->is_number_integer();
+  return std::to_string(is_number ? format->get<int64_t>() : formats::kAtbFormatNd);
+}
+
+std::string dims_text(const run::TensorRecord& record) {
+  std::string text;
+  for (const int64_t size : record.shape ? record.shape->span() : std::span<const int64_t>())
+    text += (text.empty() ? "" : ",") + std::to_string(size);
+  return text;
+}
+
+/// The files of one process.
+class ProcessFiles {
+ public:
+  ProcessFiles(std::string folder, std::string out)
+      : folder_(std::move(folder)), out_(std::move(out)) {}
+
+  Status write(AtbTreeFiles* result) {
+    const std::string path = run::join_path(folder_, native::kRecordsFile);
+    ASSAY_TRY(records_, MappedFile::open(path));
+    ASSAY_TRY_STATUS(in_file(path, list_lines()));
+    // Each of a run of lines makes its folders once.
+    std::vector<const std::pair<const std::string, std::string_view>*> files;
+    files.reserve(lines_.size());
+    for (const auto& one : lines_) files.push_back(&one);
+    std::string folder;
+    for (const auto* file : files) {
+      const std::string parent = file->first.substr(0, file->first.rfind('/'));
+      if (parent == folder) continue;
+      folder = parent;
+      ASSAY_TRY_STATUS(make_directories(out_ + "/" + folder, formats::kAtbFolderMode));
+    }
+    return until_interrupted([&]() -> Status {
+      parallel_for(files.size(), resolve_job_count(0), [&](size_t i) {
+        throw_if_interrupted();
+        const Status written = write_file(out_ + "/" + files[i]->first, files[i]->second);
+        const std::lock_guard lock(mutex_);
+        if (!written) {
+          result->problems.push_back(written.error().describe());
+        } else {
+          result->tensors += !files[i]->first.ends_with(kParameters);
+        }
+      });
+      return {};
+    });
+  }
+
+ private:
+  /// A tensor that was recorded twice is the later one.
+  Status list_lines() {
+    std::string_view rest = as_text(records_->bytes());
+    for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+      const std::string_view line = rest.substr(0, end);
+      rest.remove_prefix(end + 1);
+      ASSAY_TRY(const run::RecordsLine read, run::parse_records_line(line));
+      lines_.insert_or_assign(path_of(read), line);
+    }
+    return {};
+  }
+
+  static std::string path_of(const run::RecordsLine& line) {
+    if (line.operation)
+      return line.operation->step_name + "/" + line.operation->node + "/" +
+             std::string(kParameters);
+    const run::TensorRecord& record = line.record;
+    return record.step_name.str() + "/" + record.node.str() +
+           (record.moment == run::Moment::Before ? "/before/" : "/after/") +
+           (record.role == run::Role::Input ? "intensor" : "outtensor") + record.slot.str() +
+           ".bin";
+  }
+
+  Status write_file(const std::string& path, std::string_view text) {
+    ASSAY_TRY(const run::RecordsLine line, run::parse_records_line(text));
+    if (line.operation) {
+      return write_file_atomically(path, as_bytes(line.operation->parameters + "\n"),
+                                   formats::kAtbFileMode);
+    }
+    run::TensorRecord record = line.record;
+    if (!record.problem.empty())
+      return fail(Error{Errc::Invalid, path, std::nullopt, record.problem});
+    const std::optional<int64_t> dtype =
+        record.dtype ? formats::atb_from_dtype(*record.dtype) : std::nullopt;
+    if (!dtype) return fail(Error{Errc::Invalid, path, std::nullopt, "has no type of ATB"});
+    std::optional<Tensor> tensor;
+    if (record.bytes) {
+      record.bytes->file = run::join_path(folder_, record.bytes->file);
+      ASSAY_TRY(tensor, run::load_tensor(record));
+    }
+    const std::optional<ByteSpan> payload =
+        tensor ? std::optional(tensor->view.contiguous_bytes()) : std::nullopt;
+    std::optional<formats::AtbStatisticsTexts> statistics;
+    if (record.stats) {
+      // A double does not hold all integers.
+      statistics =
+          payload ? formats::atb_statistics(*dtype, *payload, formats::AtbStatisticsForm::Exact)
+                  : formats::atb_statistics(*dtype, *record.stats);
+    }
+    const std::string format = format_text(text);
+    const std::string number = std::to_string(*dtype);
+    const std::string dims = dims_text(record);
+    std::string content = formats::atb_record_header(
+        {format, number, dims}, statistics,
+        payload ? std::optional<uint64_t>(payload->size()) : std::nullopt);
+    if (payload) content += as_text(*payload);
+    return write_file_atomically(path, as_bytes(content), formats::kAtbFileMode);
+  }
+
+  std::string folder_;
+  std::string out_;
+  std::optional<MappedFile> records_;
+  std::map<std::string, std::string_view> lines_;  // by the file's path
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+Result<AtbTreeFiles> write_atb_tree(const std::string& in, const std::string& out) {
+  ASSAY_TRY(const run::Run run, run::open_run(in));
+  if (!run.has(run::Trait::AtbOperations) || is_elsewhere(in) || run::is_file(in))
+    return fail(Error{Errc::Usage, in, std::nullopt,
+                      "--format atb takes a dump of the ATB acceleration library"});
+  if (const std::string damage = run.first_damage(); !damage.empty())
+    return fail(Error{Errc::Invalid, in, std::nullopt, "the run is damaged: " + damage});
+  const fs::path root = fs::path(in);
+  std::vector<fs::path> processes;
+  std::vector<fs::path> others;
+  std::error_code error;
+  for (fs::recursive_directory_iterator next(root, error), end; !error && next != end;
+       next.increment(error)) {
+    if (next->is_directory(error)) {
+      if (is_native_process(next->path())) processes.push_back(next->path());
+    } else if (!is_native_process(next->path().parent_path()) ||
+               !is_native_file(next->path().filename().string())) {
+      others.push_back(next->path());
+    }
+  }
+  if (error) return fail(Error{Errc::Io, in, std::nullopt, error.message()});
+  if (is_native_process(root)) processes.push_back(root);
+  if (processes.empty())
+    return fail(Error{Errc::Usage, in, std::nullopt, "is a tree of files already"});
+  const auto target_of = [&](const fs::path& path) {
+    return (fs::path(out) / path.lexically_relative(root)).lexically_normal();
+  };
+  for (const fs::path& path : others) {
+    const fs::path target = target_of(path);
+    ASSAY_TRY_STATUS(make_directories(target.parent_path().string(), formats::kAtbFolderMode));
+    fs::copy(path, target, fs::copy_options::copy_symlinks | fs::copy_options::overwrite_existing,
+             error);
+    if (error) return fail(Error{Errc::Io, target.string(), std::nullopt, error.message()});
+    if (interrupted()) return fail(Errc::Interrupted, "interrupted");
+  }
+  AtbTreeFiles result;
+  for (const fs::path& process : processes)
+    ASSAY_TRY_STATUS(ProcessFiles(process.string(), target_of(process).string()).write(&result));
+  std::ranges::sort(result.problems);
+  return result;
+}
+
+}  // namespace assay::cli
