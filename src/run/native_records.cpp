@@ -21,6 +21,7 @@
 #include "run/payload_check.hpp"
 #include "run/records_index.hpp"
 #include "run/records_line.hpp"
+#include "run/strided_payload.hpp"
 
 namespace assay::run {
 namespace {
@@ -143,12 +144,12 @@ class StoredPayloads {
 
   /// `record` will be the next of the run.
   void give(const std::string& device, TensorRecord* record) {
-    if (!record->bytes || !record->dtype || !record->memory_format.empty() ||
+    if (!record->bytes || !record->dtype || !has_plain_values(*record) ||
         !(record->stats || record->digest))
       return;
     const bool is_rough = device != "cpu";
     const auto next = static_cast<uint32_t>(run_->records.size());
-    const uint32_t place = places_of(record->bytes->file).add(run_->records, *record, next);
+    const uint32_t place = first_of(*record, next);
     if (place != next) {
       const TensorRecord& first = run_->records[place];
       if (first.bytes->size_bytes == record->bytes->size_bytes && first.dtype == record->dtype) {
@@ -184,6 +185,14 @@ class StoredPayloads {
     std::unordered_map<uint64_t, uint32_t> others_;
   };
 
+  /// The first record of the same payload; `next` when this is it.
+  uint32_t first_of(const TensorRecord& record, uint32_t next) {
+    if (!is_strided(record)) return places_of(record.bytes->file).add(run_->records, record, next);
+    const View view{record.bytes->file.handle(), record.bytes->offset, record.shape.handle(),
+                    record.strides.handle()};
+    return views_.try_emplace(view, next).first->second;
+  }
+
   Places& places_of(InternedText file) {
     // Most records are of the file of the one before.
     if (last_ == nullptr || file != last_file_) {
@@ -206,6 +215,9 @@ class StoredPayloads {
   Run* run_;
   std::shared_ptr<PayloadChecks> checks_;
   std::unordered_map<uint32_t, Places> files_;
+  /// File, offset, shape and strides.
+  using View = std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>;
+  std::map<View, uint32_t> views_;
   InternedText last_file_;
   Places* last_ = nullptr;
 };

@@ -162,6 +162,53 @@ TEST(OpenNativeRun, ResolvesRecordsThatRepeatAnEarlierOne) {
   EXPECT_THAT(run->records[2].problem, HasSubstr("record 9"));
 }
 
+TEST(OpenNativeRun, ReadsViewsOfWhatIsStored) {
+  // 0 ... 5, and what lies in them: as [3, 2], its transpose, its second column, its last row, and
+  // the transpose of another shape at the same place.
+  const TestFolder folder;
+  std::string payload;
+  for (const float value : {0.f, 1.f, 2.f, 3.f, 4.f, 5.f})
+    payload += std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/s.safetensors", std::string(64, '\0') + payload);
+  const auto view = [](int number, const char* shape, const char* strides, int offset, int bytes,
+                       const char* more = "") {
+    return record_line(
+        number, R"("node":"z","role":"output","slot":"0","dtype":"float32","shape":)" +
+                    std::string(shape) + R"(,"strides":)" + strides +
+                    R"(,"view":{"of":0,"file":"s.safetensors","offset":)" + std::to_string(offset) +
+                    R"(,"bytes":)" + std::to_string(bytes) + "}" + more);
+  };
+  // sum of squares of 1, 3, 5: 35
+  const char* column = R"(,"stats":{"count":3,"min":1,"max":5,"mean":3,"l2":5.916079783099616})";
+  folder.put(
+      "golden/rank0/records.jsonl",
+      record_line(
+          0,
+          R"("node":"z","role":"input","slot":"0","dtype":"float32","shape":[3,2],"strides":[2,1],"file":"s.safetensors","offset":64,"bytes":24,"stats":{"count":6,"min":0,"max":5,"mean":2.5,"l2":7.416198487095663})") +
+          view(1, "[2,3]", "[1,2]", 64, 24,
+               R"(,"stats":{"count":6,"min":0,"max":5,"mean":2.5,"l2":7.416198487095663})") +
+          view(2, "[3]", "[2]", 68, 20, column) + view(3, "[2]", "[1]", 80, 8) +
+          view(4, "[3,2]", "[1,3]", 64, 24) + view(5, "[3]", "[2]", 64, 20, column));
+
+  const auto run = open_run(folder / "golden");
+
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_THAT(run->warnings, ElementsAre());
+  ASSERT_EQ(run->records.size(), 6u);
+  const auto floats = [&](size_t i) { return floats_of(load_tensor(run->records[i]).value()); };
+  EXPECT_THAT(floats(0), ElementsAre(0.f, 1.f, 2.f, 3.f, 4.f, 5.f));
+  EXPECT_THAT(floats(1), ElementsAre(0.f, 2.f, 4.f, 1.f, 3.f, 5.f));
+  EXPECT_THAT(floats(2), ElementsAre(1.f, 3.f, 5.f));
+  EXPECT_THAT(floats(3), ElementsAre(4.f, 5.f));
+  EXPECT_THAT(floats(4), ElementsAre(0.f, 3.f, 1.f, 4.f, 2.f, 5.f));
+  // The statistics of a view are held against what lies there: 0, 2, 4.
+  const auto other = load_tensor(run->records[5]);
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().message, HasSubstr("minimum 0.0 against 1.0"));
+  EXPECT_THAT(run->found_damage->list(), testing::SizeIs(1));
+}
+
 TEST(OpenNativeRun, ReportsDamagedAndRepeatedLines) {
   const TestFolder folder;
   folder.put("golden/manifest.json", kFinishedManifest);

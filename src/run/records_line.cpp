@@ -13,6 +13,7 @@
 #include "formats/json_fields.hpp"
 #include "formats/native/schema.hpp"
 #include "formats/plain_json.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/block_types.hpp"
 
 namespace assay::run {
@@ -254,6 +255,7 @@ Status take_stats(const Object& object, RecordStats* out) {
   return {};
 }
 
+/// `file`, `offset` and `bytes`, of a line or of its `view`.
 template <typename Object>
 Status take_location(const Object& object, TensorRecord* record) {
   std::string file;
@@ -278,7 +280,53 @@ Status take_location(const Object& object, TensorRecord* record) {
   return {};
 }
 
+/// A place in the bytes of another record, where the elements lie as `strides` say.
+template <typename Object>
+Status take_view(const Object& object, RecordsLine* line) {
+  TensorRecord& record = line->record;
+  const auto* value = object.find(key::kView);
+  if (value == nullptr) return {};
+  const std::optional<Object> inner = Object::inner(*value);
+  if (!inner) return fail(wrong(key::kView, "an object"));
+  int64_t of = -1;
+  ASSAY_TRY_STATUS(take_integer(*inner, key::kViewOf, 0, &of));
+  if (of < 0) return fail(wrong(key::kViewOf, "a number of a record"));
+  line->same_as = of;
+  if (record.bytes || !record.memory_format.empty() || !record.shape || !record.strides) {
+    record.problem = "the record is a view and has bytes or blocks of its own, or no strides";
+    record.bytes.reset();
+    return {};
+  }
+  ASSAY_TRY_STATUS(take_location(*inner, &record));
+  if (!record.bytes) {
+    if (record.problem.empty()) record.problem = "the record is a view of no file";
+    return {};
+  }
+  // In C order it is a payload as any other.
+  if (*record.strides != contiguous_strides(*record.shape)) record.memory_format = kStrided;
+  return {};
+}
+
+/// Of whole-byte elements that do not overlap: what they take together is no more than that.
+std::optional<uint64_t> spanned_bytes(const TensorRecord& record) {
+  const Dims& shape = *record.shape;
+  const Dims& strides = *record.strides;
+  const int64_t count = element_count(shape).value_or(0);
+  if (shape.size() != strides.size() || count <= 0 || info(*record.dtype).element_bits % 8 != 0)
+    return std::nullopt;
+  int64_t last = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t reach = 0;
+    if (strides[i] < 0 || mul_overflows(shape[i] - 1, strides[i], &reach) ||
+        add_overflows(last, reach, &last))
+      return std::nullopt;
+  }
+  if (last < count - 1) return std::nullopt;
+  return storage_bytes(*record.dtype, static_cast<uint64_t>(last) + 1);
+}
+
 std::optional<uint64_t> payload_bytes(const TensorRecord& record) {
+  if (is_strided(record)) return spanned_bytes(record);
   if (const auto blocks = block_type_from_name(record.memory_format))
     return blocked_bytes(*blocks, *record.shape);
   const int64_t count = element_count(*record.shape).value_or(0);
@@ -508,6 +556,7 @@ Result<RecordsLine> read_line(const Object& object, std::string_view line) {
   result.is_tensor = true;
   if (record.problem.empty()) {
     ASSAY_TRY_STATUS(take_location(object, &record));
+    if (record.problem.empty()) ASSAY_TRY_STATUS(take_view(object, &result));
     if (record.problem.empty()) check_consistency(&record);
   }
   return result;

@@ -174,6 +174,65 @@ TEST(ParseRecordsLine, ReadsWhichValueATensorIs) {
   EXPECT_EQ(plain.producer, -1);
 }
 
+TEST(ParseRecordsLine, ReadsAPlaceInTheBytesOfAnotherRecord) {
+  const auto read = [](const std::string& keys) {
+    return parse_records_line(R"({"n":5,"dtype":"float32",)" + keys + "}").value();
+  };
+  // [3, 2] transposed: element (i, j) of [2, 3] lies i + 2 j elements behind the begin, the last
+  // one 1 + 2 * 2 = 5, so they span 6 elements.
+  const RecordsLine transposed =
+      read(R"("shape":[2,3],"strides":[1,2],"view":{"of":4,"file":"a","offset":64,"bytes":24})");
+  EXPECT_EQ(transposed.record.problem, "");
+  EXPECT_EQ(transposed.record.memory_format, "strided");
+  EXPECT_EQ(transposed.same_as, 4);
+  EXPECT_EQ(transposed.record.bytes->offset, 64u);
+  EXPECT_EQ(transposed.record.bytes->size_bytes, 24u);
+  // The second column of [3, 2]: elements 0, 2, 4.
+  EXPECT_EQ(read(R"("shape":[3],"strides":[2],"view":{"of":4,"file":"a","offset":68,"bytes":20})")
+                .record.problem,
+            "");
+  // The last row: a payload as any other.
+  const RecordsLine row =
+      read(R"("shape":[2],"strides":[1],"view":{"of":4,"file":"a","offset":80,"bytes":8})");
+  EXPECT_EQ(row.record.problem, "");
+  EXPECT_EQ(row.record.memory_format, "");
+}
+
+TEST(ParseRecordsLine, TrustsNoView) {
+  const auto problem_of = [](const std::string& keys) {
+    const auto line = parse_records_line("{\"n\":5," + keys + "}");
+    EXPECT_TRUE(line) << keys;
+    return line && !line->record.bytes ? line->record.problem.str() : "has bytes";
+  };
+  const std::string place = R"("view":{"of":4,"file":"a","offset":0,"bytes":24})";
+  EXPECT_EQ(problem_of(R"("dtype":"float32","shape":[2,3],"strides":[1,3],)" + place),
+            "the record says 24 bytes, strided[2, 3] has 32");  // (1 + 2 * 3 + 1) elements
+  for (const char* strides : {"[0,1]", "[-1,2]", "[1,1]", "[4611686018427387904,1]", "[1]"}) {
+    EXPECT_EQ(problem_of(R"("dtype":"float32","shape":[2,3],"strides":)" + std::string(strides) +
+                         "," + place),
+              "the record says 24 bytes, strided[2, 3] has none or too many")
+        << strides;
+  }
+  EXPECT_EQ(problem_of(R"("dtype":"int4","shape":[2,3],"strides":[1,2],)" + place),
+            "the record says 24 bytes, strided[2, 3] has none or too many");
+  const std::string own = "the record is a view and has bytes or blocks of its own, or no strides";
+  EXPECT_EQ(problem_of(R"("dtype":"float32","shape":[2,3],)" + place), own);
+  EXPECT_EQ(
+      problem_of(R"("dtype":"float32","shape":[6],"strides":[1],"file":"b","bytes":24,)" + place),
+      own);
+  EXPECT_EQ(problem_of(R"("dtype":"q8_0","shape":[2,64],"strides":[1,2],)" + place), own);
+  EXPECT_EQ(problem_of(R"("dtype":"float32","shape":[2,3],"strides":[1,2],"view":{"of":4})"),
+            "the record is a view of no file");
+  EXPECT_EQ(
+      problem_of(R"("dtype":"float32","shape":[1],"strides":[1],"view":{"of":4,"file":"../b"})"),
+      "the record names '../b', which is no file of its folder");
+  for (const char* view : {"3", "[]", "{}", R"({"of":-1})", R"({"of":"4"})"}) {
+    EXPECT_FALSE(parse_records_line(
+        R"({"n":5,"dtype":"float32","shape":[1],"strides":[1],"view":)" + std::string(view) + "}"))
+        << view;
+  }
+}
+
 TEST(ParseRecordsLine, CountsValuesOfBlockTypesAndBytesOfBlocks) {
   // Two rows of two blocks of 34 bytes.
   const TensorRecord record =

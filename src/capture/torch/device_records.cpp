@@ -76,6 +76,7 @@ void DeviceRecords::fetch() {
       const native::Record& first = at(waiting.shares);
       record.same_as = static_cast<int64_t>(first.number);
       record.payload = first.payload;
+      record.is_view = (record.is_view || first.is_view) && record.payload.has_value();
       record.stats = first.stats;
       if (record.stats && waiting.drops_sketch) record.stats->sketch.reset();
       record.digest = first.digest;

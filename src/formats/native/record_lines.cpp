@@ -178,6 +178,14 @@ void append_location(RecordText& out, const PayloadLocation& payload) {
   append_member(out, key::kBytes, payload.size_bytes);
 }
 
+void append_view(RecordText& out, int64_t of, const PayloadLocation& payload) {
+  out += key::kView.member();
+  out += '{';
+  append_first(out, key::kViewOf, static_cast<uint64_t>(of));
+  append_location(out, payload);
+  out += '}';
+}
+
 void append_statistics(RecordText& out, const stats::TensorStats& stats) {
   out += key::kStats.member();
   out += '{';
@@ -299,8 +307,12 @@ void RecordLines::append(size_t index) {
     return;
   }
   append_tensor(out, record, batch.shape_of(record), batch.strides_of(record));
-  if (record.payload) append_location(out, *record.payload);
-  if (record.same_as >= 0) append_member(out, key::kSameAs, record.same_as);
+  if (record.is_view) {
+    append_view(out, record.same_as, *record.payload);
+  } else {
+    if (record.payload) append_location(out, *record.payload);
+    if (record.same_as >= 0) append_member(out, key::kSameAs, record.same_as);
+  }
   if (record.stats) add_statistics(index);
   if (record.digest) append_member(out, key::kDigest, stats::digest_text(*record.digest));
   if (record.value.id >= 0) append_value_identity(out, record.value);

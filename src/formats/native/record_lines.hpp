@@ -55,6 +55,7 @@ struct Record {
   RecordKind kind = RecordKind::Tensor;
   bool has_shape = false;
   bool first_copy = false;  // the payload was written for this record: it gets a header entry
+  bool is_view = false;     // its elements lie in `payload` as `strides` say, not in C order
   DType dtype = DType::Float32;
   const char* dtype_name = nullptr;  // static text; nullptr when unknown
   const char* device = nullptr;      // static text; nullptr means "cpu"
@@ -233,6 +234,8 @@ void append_tensor(RecordText& out, const Record& record, std::span<const int64_
                    std::span<const int64_t> strides);
 /// `file`, `offset` and `bytes`.
 void append_location(RecordText& out, const PayloadLocation& payload);
+/// `view`: a place in the bytes that the record numbered `of` has.
+void append_view(RecordText& out, int64_t of, const PayloadLocation& payload);
 void append_statistics(RecordText& out, const stats::TensorStats& stats);
 /// The operator of a record as part of its node: "model.norm::aten.mul.Tensor.1".
 [[nodiscard]] std::string node_name(const Record& record);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/native/record_lines.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -83,6 +84,19 @@ TEST(RecordLines, LeavesOutCountsOfZero) {
       R"({"n":1,"step":0,"node":"model.\"norm\"","type":"Norm","order":5,"role":"output","slot":"self",)"
       R"("dtype":"float32","stats":{"count":4,"nan":2,"min":-0.1,"max":1e+300,"mean":0.5,"l2":3}})"
       "\n");
+}
+
+TEST(RecordLines, TellWhereAViewLies) {
+  const std::string file = "step-000000.safetensors";
+  RecordBatch batch;
+  batch.records = {tensor_record(0, 5, nullptr, 0.5), tensor_record(1, 5, nullptr, 0.5, 0)};
+  batch.records[1].payload = PayloadLocation{&file, 4100, 20};
+  batch.records[1].is_view = true;
+  RecordLines lines;
+  EXPECT_THAT(
+      together(lines, batch),
+      testing::HasSubstr(
+          R"("view":{"of":0,"file":"step-000000.safetensors","offset":4100,"bytes":20},"stats":)"));
 }
 
 TEST(RecordLines, WriteASketchAsTheBitsOfItsFloats) {

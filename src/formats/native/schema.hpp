@@ -87,8 +87,8 @@ namespace key {
 inline constexpr Key kRun("run"), kNumber("n"), kStep("step"), kNode("node"), kType("type"),
     kCall("call"), kOrder("order"), kRole("role"), kSlot("slot"), kKind("kind"), kDtype("dtype"),
     kShape("shape"), kStrides("strides"), kDevice("device"), kFile("file"), kOffset("offset"),
-    kBytes("bytes"), kSameAs("same_as"), kStats("stats"), kDigest("digest"), kValue("value"),
-    kReason("reason");
+    kBytes("bytes"), kView("view"), kSameAs("same_as"), kStats("stats"), kDigest("digest"),
+    kValue("value"), kReason("reason");
 // Which value it is, at operator level.
 inline constexpr Key kValueId("vid"), kStorage("storage"), kStorageOffset("storage_offset"),
     kVersion("version"), kFrom("from"), kLeaf("leaf");
@@ -97,6 +97,8 @@ inline constexpr Key kModule("module"), kArguments("args"), kWrites("writes");
 // Behind the device: of a tensor of another class than torch's own, and of one whose values may
 // stand in blocks.
 inline constexpr Key kClass("class"), kSizes("ne"), kBlock("block"), kBlockBytes("block_bytes");
+// `view`, beside `file`, `offset` and `bytes`
+inline constexpr Key kViewOf("of");
 // `stats`
 inline constexpr Key kCount("count"), kNan("nan"), kPositiveInf("pos_inf"), kNegativeInf("neg_inf"),
     kMin("min"), kMax("max"), kMean("mean"), kL2("l2"), kSketch("sketch");
