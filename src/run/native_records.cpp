@@ -497,10 +497,15 @@ class RecordsReader {
     if (!parsed->line) return warnings->add(parsed->number, parsed->line.error().message);
     RecordsLine& line = *parsed->line;
     if (facts_.lines++ == 0) facts_.run_id = line.run_id;
+    if (line.like) {
+      if (const Status status = complete(&line); !status)
+        return warnings->add(parsed->number, status.error().message);
+    }
     count(line, &facts_);
     if (line.operation) {
       line.operation->rank = rank_;
       line.operation->order = static_cast<uint64_t>(line.number);
+      (void)operation_numbers_.add(line.number, run_->operations.size());
       run_->operations.push_back(std::move(*line.operation));
       return;
     }
@@ -520,6 +525,7 @@ class RecordsReader {
         record.bytes = run_->records[*original].bytes;
         record.check = run_->records[*original].check;
         if (!record.digest) record.digest = run_->records[*original].digest;
+        if (line.like) repeat(run_->records[*original], &record);
       }
     }
     if (record.producer >= 0) {
@@ -538,6 +544,31 @@ class RecordsReader {
     run_->records.push_back(std::move(record));
   }
 
+  /// By the line that it is like, which stands before it.
+  Status complete(RecordsLine* line) {
+    if (const std::optional<size_t> operation = operation_numbers_.find(*line->like)) {
+      complete_line(run_->operations[*operation], line);
+      return {};
+    }
+    if (const std::optional<size_t> record = numbers_.find(*line->like))
+      return complete_line(run_->records[*record], line);
+    return fail(Errc::Invalid, "is like record " + std::to_string(*line->like) +
+                                   ", which does not stand before it");
+  }
+
+  /// A line that is like another has what its bytes are, too, from the record that has them.
+  void repeat(const TensorRecord& original, TensorRecord* record) {
+    if (!record->stats) record->stats = original.stats;
+    if (!record->bytes && record->stats) record->stats_file = path_;
+    if (!is_strided(original)) return;
+    if (record->shape == original.shape && record->strides == original.strides) {
+      record->memory_format = original.memory_format;
+    } else {
+      record->problem = "the record has the bytes of a view of another shape";
+      record->bytes.reset();
+    }
+  }
+
   const std::string& folder_;
   int rank_;
   const std::string& boundary_;
@@ -545,6 +576,7 @@ class RecordsReader {
   std::string path_;
   RecordsFacts facts_;
   PlacesByNumber numbers_;
+  PlacesByNumber operation_numbers_;
   std::optional<SketchFile> sketches_;
 };
 

@@ -162,6 +162,61 @@ TEST(OpenNativeRun, ResolvesRecordsThatRepeatAnEarlierOne) {
   EXPECT_THAT(run->records[2].problem, HasSubstr("record 9"));
 }
 
+TEST(OpenNativeRun, CompletesLinesByTheOnesTheyAreLike) {
+  // A step of an operator, its input and its output, which are one value; the next step says the
+  // same of them. The last three lines are like one that is not there, like a value, and like
+  // nothing before them.
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/step-000000.safetensors", kStepFile);
+  const std::string operation = R"("node":"m::op.0","type":"op","order":1,)";
+  const std::string place = R"("file":"step-000000.safetensors","offset":64,"bytes":8)";
+  // sqrt(1.5 ^ 2 + 2 ^ 2) = 2.5
+  const std::string stats = R"("stats":{"count":2,"min":-2,"max":1.5,"mean":-0.25,"l2":2.5})";
+  const std::string tensor = R"("dtype":"float32","shape":[2],"strides":[1],)";
+  const auto like = [](int number, const std::string& keys) {
+    return "{\"n\":" + std::to_string(number) + ",\"step\":1," + keys + "}\n";
+  };
+  folder.put(
+      "golden/rank0/records.jsonl",
+      record_line(0, operation + R"("kind":"operator","module":"m","args":{"a":1})") +
+          record_line(1, operation + R"("role":"input","slot":"a",)" + tensor + place + "," +
+                             stats + R"(,"vid":4,"storage":1,"leaf":"m.w")") +
+          record_line(2, operation + R"("slot":"",)" + tensor + place + R"(,"same_as":1,)" + stats +
+                             R"(,"vid":4,"storage":1)") +
+          record_line(3, R"("node":"m","role":"input","slot":"0","kind":"value","value":true)") +
+          like(4, R"("like":0)") + like(5, R"("like":1,)" + place + "," + stats + R"(,"vid":6)") +
+          like(6, R"("like":2,"same_as":5,"vid":7,"from":2)") + like(7, R"("like":9)") +
+          like(8, R"("like":3)") + like(9, R"("like":9)"));
+
+  const auto run = open_run(folder / "golden");
+
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_THAT(run->warnings,
+              ElementsAre(HasSubstr("is like record 9, which does not stand before it"),
+                          HasSubstr("is like a line that is no tensor"),
+                          HasSubstr("is like record 9, which does not stand before it")));
+  ASSERT_EQ(run->operations.size(), 2u);
+  EXPECT_EQ(run->operations[1].step, 1);
+  EXPECT_EQ(run->operations[1].node, "m::op.0");
+  EXPECT_EQ(run->operations[1].parameters, R"({"a":1})");
+  ASSERT_EQ(run->records.size(), 5u);
+  const TensorRecord& input = run->records[3];
+  EXPECT_EQ(input.leaf, "m.w");
+  EXPECT_EQ(input.role, Role::Input);
+  EXPECT_EQ(input.value_id, 6);
+  EXPECT_EQ(input.storage_id, -1);
+  const TensorRecord& output = run->records[4];
+  EXPECT_EQ(output.step, 1);
+  EXPECT_EQ(output.slot, "");
+  EXPECT_EQ(output.role, Role::Output);
+  const TensorRecord& first = run->records[1];  // of step 0
+  EXPECT_EQ(first.role, Role::Output);
+  EXPECT_EQ(output.producer, static_cast<int64_t>(first.order));
+  EXPECT_EQ(output.stats->l2_norm, 2.5);
+  EXPECT_THAT(floats_of(load_tensor(output).value()), ElementsAre(1.5f, -2.0f));
+}
+
 TEST(OpenNativeRun, ReadsViewsOfWhatIsStored) {
   // 0 ... 5, and what lies in them: as [3, 2], its transpose, its second column, its last row, and
   // the transpose of another shape at the same place.

@@ -19,6 +19,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("assay.torch.capture")
 
+from bench import record_lines  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
@@ -28,9 +29,7 @@ Record = dict[str, Any]
 
 
 def records_of(run: Path) -> list[Record]:
-    text = (run / "rank0" / "records.jsonl").read_text()
-    # A line is complete when it ends with a newline; a killed process may leave one that is not.
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    return record_lines.read(run / "rank0" / "records.jsonl")
 
 
 def tensor_of(run: Path, record: Record) -> torch.Tensor:
@@ -1004,6 +1003,58 @@ def test_results_of_earlier_steps_are_stored_once_and_what_the_host_fills_each_t
         # the cache as it was, unless it was written to; the batch; the grown cache; twice that
         floats = (before.numel() if step == 3 else 0) + 6 + 2 * results[step][1].numel()
         assert stored_bytes(tmp_path / "run", step) == 4 * floats
+
+
+@pytest.mark.parametrize("level", ["module", "operator"])
+@pytest.mark.parametrize("data", ["full", "stats"])
+def test_later_steps_are_told_by_the_lines_they_are_like(tmp_path: Path, level: str, data: str) -> None:
+    # given a model whose third step is another than the first two, and captures that begin with each step
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor, flag: bool = True) -> torch.Tensor:
+            return torch.relu(self.linear(x)) + self.linear(x)[:, :1]
+
+    torch.manual_seed(3)
+    model = nn.Sequential(Layer(), Layer())
+    inputs = [torch.randn(2, 4), torch.randn(2, 4), torch.randn(3, 4), torch.randn(3, 4)]
+    for first in range(4):
+        with torch.no_grad(), assay.capture(model, tmp_path / f"from{first}", level=level, data=data, digest=True) as _:
+            for x in inputs[first:]:
+                model(x)
+    lines = [json.loads(line) for line in (tmp_path / "from0" / "rank0" / "records.jsonl").read_text().splitlines()]
+    tensors = [line for line in lines if "value" not in line and line.get("kind") != "value"]
+    refer = [sum("like" in line for line in tensors if line["step"] == step) for step in range(4)]
+    count = sum(line["step"] == 1 for line in tensors)
+    # then all lines of the second and the fourth step refer to the step before, and of the third those of weights and
+    # operators, which have no sizes of the batch
+    assert refer[0] == 0 and refer[1] == refer[3] == count and refer[2] < count
+    assert {line["like"] for line in tensors if line["step"] == 1} <= {line["n"] for line in lines if line["step"] == 0}
+    # and they say what a capture says that has only their step
+    said = ("node", "type", "call", "order", "role", "slot", "kind", "dtype", "shape", "strides", "args", "leaf")
+    whole = assay.open(tmp_path / "from0")
+    assert not whole.warnings and whole.verify() == ()
+    for step in range(4):
+        alone = [r for r in records_of(tmp_path / f"from{step}") if r["step"] == 0]
+        among = [r for r in records_of(tmp_path / "from0") if r["step"] == step]
+        assert len(alone) == len(among)
+        for one, other in zip(alone, among):
+            assert {k: one[k] for k in (*said, "stats", "digest") if k in one} == {
+                k: other[k] for k in (*said, "stats", "digest") if k in other
+            }
+        single = assay.open(tmp_path / f"from{step}")
+        ours = [r for r in whole.records if r.step == step]
+        theirs = [r for r in single.records if r.step == 0]
+        assert len(ours) == len(theirs) > 0
+        for r, t in zip(ours, theirs):
+            assert (r.name, r.op_type, r.call, r.shape, r.strides) == (
+                t.name, t.op_type, t.call, t.shape, t.strides,
+            )  # fmt: skip
+            assert r.stats == t.stats
+            if data == "full" and r.value is None:
+                assert same_bits(r.torch(), t.torch())
 
 
 def device_capture(model: Any, path: Path, device: bool, **more: Any) -> Any:

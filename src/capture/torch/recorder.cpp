@@ -288,6 +288,7 @@ void Session::Recorder::record_device(native::Record record) {
     if (entry.is_whole) {
       share(entry.record, seen);
       entry.record.is_view |= is_view;
+      entry.record.repeats &= !is_view;
     } else {
       entry.shares = seen.bytes->record;
       entry.drops_sketch = seen.layout->contiguous && !at_hand_.contiguous;
@@ -400,6 +401,8 @@ void Session::Recorder::share(native::Record& record, const Seen& seen) {
   record.same_as = seen.bytes->record.number();
   record.stats = statistics_in(seen);
   if (session_.options_.digest) record.digest = seen.bytes->digest;
+  const bool has_sketch = record.stats && record.stats->sketch;
+  record.repeats = has_sketch == (seen.bytes->stats && seen.bytes->stats->sketch);
   ++session_.shared_;
 }
 

@@ -84,11 +84,11 @@ class Key {
 namespace key {
 
 // A line of records.jsonl, in the order in which they are written.
-inline constexpr Key kRun("run"), kNumber("n"), kStep("step"), kNode("node"), kType("type"),
-    kCall("call"), kOrder("order"), kRole("role"), kSlot("slot"), kKind("kind"), kDtype("dtype"),
-    kShape("shape"), kStrides("strides"), kDevice("device"), kFile("file"), kOffset("offset"),
-    kBytes("bytes"), kView("view"), kSameAs("same_as"), kStats("stats"), kDigest("digest"),
-    kValue("value"), kReason("reason");
+inline constexpr Key kRun("run"), kNumber("n"), kStep("step"), kLike("like"), kNode("node"),
+    kType("type"), kCall("call"), kOrder("order"), kRole("role"), kSlot("slot"), kKind("kind"),
+    kDtype("dtype"), kShape("shape"), kStrides("strides"), kDevice("device"), kFile("file"),
+    kOffset("offset"), kBytes("bytes"), kView("view"), kSameAs("same_as"), kStats("stats"),
+    kDigest("digest"), kValue("value"), kReason("reason");
 // Which value it is, at operator level.
 inline constexpr Key kValueId("vid"), kStorage("storage"), kStorageOffset("storage_offset"),
     kVersion("version"), kFrom("from"), kLeaf("leaf");
