@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench import record_lines
 from bench.measure import iqr, load_average, machine, median, shuffled
 from bench.report import FAILED, NOT_AVAILABLE, Row, Section
 from bench.scratch import empty, scratch_folder
@@ -147,7 +148,7 @@ def captured_tensors(folder: Path) -> int:
     """Counts the tensor files a run left, and the lines of tensors."""
     count = sum(name.endswith(".bin") for _, _, names in os.walk(folder) for name in names)
     for records in folder.rglob("records.jsonl"):
-        count += sum(b'"role":' in line for line in records.read_bytes().splitlines())
+        count += sum(line.get("kind") != "operator" for line in record_lines.read(records))
     return count
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from bench import record_lines
+
 __all__ = [
     "Damaged", "changed_entries", "changed_files", "changed_lines", "changed_payloads", "content_of", "copied",
     "overwrite", "payloads",
@@ -167,4 +169,4 @@ def _overwriting(record: dict[str, Any], content: bytes) -> Change:
 
 
 def _stored(run: Path) -> list[dict[str, Any]]:
-    return [r for r in map(json.loads, (run / "rank0" / "records.jsonl").read_text().splitlines()) if "file" in r]
+    return [r for r in record_lines.read(run / "rank0" / "records.jsonl") if "file" in r]

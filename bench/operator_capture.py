@@ -13,12 +13,11 @@ Alternation, samples and ratios are those of bench/capture_overhead.py.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any, Optional
 
-from bench import models
+from bench import models, record_lines
 from bench.capture_overhead import COLUMNS, CPU_COLUMNS, rows_of, run_child
 from bench.measure import load_average, machine
 from bench.report import FAILED, Row, Section
@@ -48,7 +47,7 @@ class OperatorCapture(AssayCapture):
 
     def check(self, folder: Path, steps: int, spec: models.ModelSpec) -> None:
         """Counts operators and statistics."""
-        records = [json.loads(line) for path in folder.rglob("records.jsonl") for line in path.open()]
+        records = [record for path in folder.rglob("records.jsonl") for record in record_lines.read(path)]
         operators = sum(record.get("kind") == "operator" for record in records)
         wanted = 0 if "include" in self._options or self._steps is not None else steps * OPERATORS[spec.name]
         if operators < wanted or (operators and not wanted):

@@ -17,6 +17,7 @@ from typing import Any, Optional, Union
 import numpy as np
 
 import assay
+from bench import record_lines
 
 __all__ = ["replace_payload", "reseal", "unseal", "write_manifest"]
 
@@ -59,12 +60,9 @@ def replace_payload(run: Path, record: dict[str, Any], content: bytes) -> None:
     place = f'"file":"{record["file"]}","offset":{record["offset"]},'
     lines = (rank / "records.jsonl").read_text().splitlines()
     numbers = [i for i, line in enumerate(lines) if place in line.replace(": ", ":").replace(", ", ",")]
-    stats: Optional[dict[str, Any]] = None
+    stats = _statistics(record, content)
     for i in numbers:
-        line = json.loads(lines[i])
-        if stats is None:
-            stats = _statistics(line, content)
-        lines[i] = json.dumps({**line, "stats": stats})
+        lines[i] = json.dumps({**json.loads(lines[i]), "stats": stats})
     _replace(rank / "records.jsonl", "".join(line + "\n" for line in lines))
     reseal(run, [record["file"]])
 
@@ -169,7 +167,7 @@ def _digest(content: bytes) -> str:
 
 def _steps(lines: str, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
     counts: dict[int, Counter[str]] = {}
-    for record in map(json.loads, lines.splitlines()):
+    for record in record_lines.whole(lines.splitlines(keepends=True)):
         if record["step"] >= 0:
             is_tensor = record.get("kind", "tensor") == "tensor"
             is_stored = is_tensor and "file" in record and "same_as" not in record

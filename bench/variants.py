@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from bench import record_lines
 from bench.measure import NotAvailable
 from bench.models import ModelSpec
 from bench.rivals import torch_hooks
@@ -119,7 +120,7 @@ class AssayCapture(Variant):
 
     def check(self, folder: Path, steps: int, spec: ModelSpec) -> None:
         """Counts records and bytes."""
-        records = [json.loads(line) for path in folder.rglob("records.jsonl") for line in path.open()]
+        records = [record for path in folder.rglob("records.jsonl") for record in record_lines.read(path)]
         tensors = sum(record.get("kind", "tensor") == "tensor" for record in records)
         wanted = 0 if self._steps is not None else steps * TENSORS[spec.name]
         if (tensors != 0) if wanted == 0 else (tensors < wanted * 0.9):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import sealing
+from bench import record_lines, sealing
 from bench.campaign.campaign import FAILED, OK, Campaign, Case, Result, Workplace, rounds
 from bench.campaign.measured import Done, run_measured
 from bench.compare_speed import find_assay
@@ -190,7 +190,9 @@ def _copy_with_another_bit(golden: Path, twin: Path, draw: random.Random) -> str
     (twin / "rank0").mkdir(parents=True)
     with open(golden / "rank0" / "records.jsonl", encoding="utf-8") as file:
         # Of module outputs: every comparison has them.
-        payloads = [record for record in map(json.loads, file) if record.get("role") == "output" and "file" in record]
+        payloads = [
+            record for record in record_lines.whole(file) if record.get("role") == "output" and "file" in record
+        ]
     chosen = draw.choice([record for record in payloads if "::" not in record["node"]])
     for path in golden.rglob("*"):
         if path.is_file():

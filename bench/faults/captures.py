@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional
 import torch
 
 import assay
-from bench import sealing
+from bench import record_lines, sealing
 
 LEVELS = ("O", "L", "M", "B", "N", "S")
 
@@ -94,8 +94,7 @@ def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:
         open(run / "rank0" / "records.jsonl", encoding="utf-8") as source,
         open(folder / "rank0" / "records.jsonl", "w", encoding="utf-8") as target,
     ):
-        for line in source:
-            record = json.loads(line)
+        for record in record_lines.whole(source):
             if _kept(record, level, leaves, layer_prefix):
                 for key in _OPERATOR_KEYS if level != "S" else _OPERATOR_KEYS + _PAYLOAD_KEYS:
                     record.pop(key, None)

@@ -28,6 +28,7 @@
 #include "run/container.hpp"
 #include "run/payload_check.hpp"
 #include "run/run.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/block_types.hpp"
 
 namespace assay::cli {
@@ -183,7 +184,8 @@ void add_file_metadata(const run::Run& run, Screen* screen) {
 std::optional<std::string> weights_digest(const run::Run& run) {
   std::map<std::string, std::string> lines;
   for (const run::TensorRecord& record : run.records) {
-    if (!record.bytes || !record.bytes->raw || !record.problem.empty() || !record.shape)
+    if (!record.bytes || !record.bytes->raw || !record.problem.empty() || !record.shape ||
+        run::is_strided(record))
       return std::nullopt;
     const auto container = run::open_container(record.bytes->file);
     if (!container) return std::nullopt;

@@ -2,6 +2,7 @@
 #include "cli/record_text.hpp"
 
 #include "base/text.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/dims.hpp"
 
 namespace assay::cli {
@@ -18,7 +19,7 @@ std::string dtype_text(const run::TensorRecord& record) {
 std::string type_and_shape(const run::TensorRecord& record) {
   std::string text = dtype_text(record);
   if (record.shape) text += ' ' + list_text(record.shape->span());
-  if (!record.memory_format.empty() && !block_type(record))
+  if (!run::has_plain_values(record) && !block_type(record))
     text += ' ' + printable(record.memory_format);
   return text;
 }

@@ -15,6 +15,7 @@
 #include "base/thread_pool.hpp"
 #include "pair/gguf_names.hpp"
 #include "run/container.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/block_types.hpp"
 #include "tensor/convert.hpp"
 
@@ -100,7 +101,7 @@ std::optional<TensorRecord> rows_of(const TensorRecord& record, int64_t first, i
   const Dims& whole = *record.shape;
   int64_t rows = 1;
   for (size_t axis = 0; axis + 1 < whole.size(); ++axis) rows *= whole[axis];
-  if (!record.bytes || !record.bytes->raw || rows <= 0 ||
+  if (!record.bytes || !record.bytes->raw || run::is_strided(record) || rows <= 0 ||
       record.bytes->size_bytes % static_cast<uint64_t>(rows) != 0)
     return std::nullopt;
   const uint64_t row_bytes = record.bytes->size_bytes / static_cast<uint64_t>(rows);
@@ -233,7 +234,8 @@ class FileRows {
       const bool is_half = record.dtype == DType::Float16 || record.dtype == DType::BFloat16;
       if (!is_half || record.dtype == golden) return std::optional<FileRows>();
     }
-    if (!record.shape || record.shape->empty() || !record.bytes || !record.bytes->raw)
+    if (!record.shape || record.shape->empty() || !record.bytes || !record.bytes->raw ||
+        run::is_strided(record))
       return std::optional<FileRows>();
     ASSAY_TRY(rows.container_, run::open_container(record.bytes->file));
     const ByteSpan file = rows.container_->bytes();

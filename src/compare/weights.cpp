@@ -12,6 +12,7 @@
 #include "pair/weight_names.hpp"
 #include "run/checkpoint.hpp"
 #include "run/natural_sort.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -243,7 +244,8 @@ class WeightComparer {
     if (!note.empty()) row->note += (row->note.empty() ? "" : "; ") + note;
     explain_missing_scale(golden, mine, row);
     const auto stored_type = [](const pair::CheckpointSide& side, const pair::Weight& weight) {
-      return side.record_of(weight).memory_format;
+      const run::TensorRecord& record = side.record_of(weight);
+      return run::has_plain_values(record) ? InternedText() : record.memory_format;
     };
     // Two sides of one block type are equal or not by their values.
     if (stored_type(golden_, golden) == stored_type(mine_, mine) &&

@@ -12,6 +12,7 @@
 #include "base/simd.hpp"
 #include "base/thread_pool.hpp"
 #include "pair/operand.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/widen.hpp"
 
@@ -295,6 +296,7 @@ std::string content_key(const run::TensorRecord& record) {
                     std::to_string(bytes.size_bytes) + '\n' + record.memory_format;
   if (record.dtype) key += '\n' + std::string(name(*record.dtype));
   if (record.shape) key += list_text(record.shape->span());
+  if (run::is_strided(record)) key += list_text(record.strides->span());
   return key;
 }
 

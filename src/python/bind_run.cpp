@@ -16,6 +16,7 @@
 #include "run/layers.hpp"
 #include "run/record_name.hpp"
 #include "run/run.hpp"
+#include "run/strided_payload.hpp"
 #include "run/verify.hpp"
 
 namespace nb = nanobind;
@@ -117,7 +118,11 @@ void bind_record(nb::module_& m) {
       .def_prop_ro("value",
                    [](const RecordHandle& self) { return to_message(self.record().value); })
       .def_prop_ro("memory_format",
-                   [](const RecordHandle& self) { return to_str(self.record().memory_format); })
+                   [](const RecordHandle& self) {
+                     const run::TensorRecord& record = self.record();
+                     return run::has_plain_values(record) ? to_str("")
+                                                          : to_str(record.memory_format);
+                   })
       .def_prop_ro("problem",
                    [](const RecordHandle& self) { return to_message(self.record().problem); })
       .def_prop_ro("has_bytes",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "run/strided_payload.hpp"
 #include "stats/whole_tensor.hpp"
 
 namespace assay::run {
@@ -159,9 +160,7 @@ class Unwrapping {
   static bool has_equal_content(const TensorRecord& left, const TensorRecord& right) {
     if (left.digest && right.digest) return *left.digest == *right.digest;
     if (left.bytes && right.bytes) {
-      if (left.bytes->raw && right.bytes->raw && left.bytes->file == right.bytes->file &&
-          left.bytes->offset == right.bytes->offset)
-        return left.shape == right.shape;
+      if (has_same_payload(left, right)) return left.shape == right.shape;
       const Result<Tensor> a = load_tensor(left);
       const Result<Tensor> b = load_tensor(right);
       return a && b && a->view.dtype == b->view.dtype &&

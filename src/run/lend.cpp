@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "run/checkpoint.hpp"
 #include "run/folder.hpp"
+#include "run/strided_payload.hpp"
 #include "stats/whole_tensor.hpp"
 
 namespace assay::run {
@@ -38,7 +39,7 @@ class Lending {
   void take_from(const Run& lender) {
     for (const TensorRecord& record : lender.records) {
       if (!record.bytes || !record.problem.empty() || !record.dtype || !record.shape ||
-          !record.memory_format.empty() || !kinds_.contains(kind_of(record)) ||
+          !has_plain_values(record) || !kinds_.contains(kind_of(record)) ||
           !seen_.emplace(record.bytes->file, record.bytes->offset, record.bytes->member).second)
         continue;
       if (const std::optional<stats::Digest> digest = digest_of(record)) give(*digest, record);

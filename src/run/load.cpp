@@ -11,16 +11,37 @@
 #include "run/container.hpp"
 #include "run/payload_check.hpp"
 #include "run/run.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/block_types.hpp"
+#include "tensor/convert.hpp"
 
 namespace assay::run {
 namespace {
+
+/// In C order, in memory of its own. Precondition: is_strided(record).
+Result<Tensor> gathered_tensor(const TensorRecord& record, ByteSpan bytes) {
+  if (!record.strides || info(*record.dtype).element_bits % 8 != 0)
+    return fail(Errc::Invalid, "the record is a view without strides or of a packed type");
+  ASSAY_TRY(const TensorView lying,
+            make_view(*record.dtype, *record.shape, *record.strides, bytes));
+  const std::optional<uint64_t> size =
+      storage_bytes(lying.dtype, static_cast<uint64_t>(lying.element_count()));
+  // Elements that overlap could be any number.
+  if (!size || *size > bytes.size())
+    return fail(Errc::Invalid, "the record is a view of fewer bytes than its elements have");
+  const std::shared_ptr<std::byte[]> plain(new std::byte[*size]);
+  const std::span<std::byte> out(plain.get(), *size);
+  gather_bytes(lying, 0, lying.element_count(), out);
+  ASSAY_TRY(const TensorView view, make_view(lying.dtype, lying.shape, out));
+  return Tensor{view, plain};
+}
 
 /// The tensor whose payload is `bytes`; block types are decoded.
 Result<Tensor> payload_tensor(const TensorRecord& record, ByteSpan bytes,
                               std::shared_ptr<const void> owner) {
   if (const auto blocks = block_type_from_name(record.memory_format))
     return decode_tensor(*blocks, *record.shape, bytes);
+  if (is_strided(record)) return gathered_tensor(record, bytes);
   ASSAY_TRY(const TensorView view, make_view(*record.dtype, *record.shape, bytes));
   return Tensor{view, std::move(owner)};
 }

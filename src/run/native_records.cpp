@@ -21,6 +21,7 @@
 #include "run/payload_check.hpp"
 #include "run/records_index.hpp"
 #include "run/records_line.hpp"
+#include "run/strided_payload.hpp"
 
 namespace assay::run {
 namespace {
@@ -143,12 +144,12 @@ class StoredPayloads {
 
   /// `record` will be the next of the run.
   void give(const std::string& device, TensorRecord* record) {
-    if (!record->bytes || !record->dtype || !record->memory_format.empty() ||
+    if (!record->bytes || !record->dtype || !has_plain_values(*record) ||
         !(record->stats || record->digest))
       return;
     const bool is_rough = device != "cpu";
     const auto next = static_cast<uint32_t>(run_->records.size());
-    const uint32_t place = places_of(record->bytes->file).add(run_->records, *record, next);
+    const uint32_t place = first_of(*record, next);
     if (place != next) {
       const TensorRecord& first = run_->records[place];
       if (first.bytes->size_bytes == record->bytes->size_bytes && first.dtype == record->dtype) {
@@ -184,6 +185,14 @@ class StoredPayloads {
     std::unordered_map<uint64_t, uint32_t> others_;
   };
 
+  /// The first record of the same payload; `next` when this is it.
+  uint32_t first_of(const TensorRecord& record, uint32_t next) {
+    if (!is_strided(record)) return places_of(record.bytes->file).add(run_->records, record, next);
+    const View view{record.bytes->file.handle(), record.bytes->offset, record.shape.handle(),
+                    record.strides.handle()};
+    return views_.try_emplace(view, next).first->second;
+  }
+
   Places& places_of(InternedText file) {
     // Most records are of the file of the one before.
     if (last_ == nullptr || file != last_file_) {
@@ -206,6 +215,9 @@ class StoredPayloads {
   Run* run_;
   std::shared_ptr<PayloadChecks> checks_;
   std::unordered_map<uint32_t, Places> files_;
+  /// File, offset, shape and strides.
+  using View = std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>;
+  std::map<View, uint32_t> views_;
   InternedText last_file_;
   Places* last_ = nullptr;
 };
@@ -485,10 +497,15 @@ class RecordsReader {
     if (!parsed->line) return warnings->add(parsed->number, parsed->line.error().message);
     RecordsLine& line = *parsed->line;
     if (facts_.lines++ == 0) facts_.run_id = line.run_id;
+    if (line.like) {
+      if (const Status status = complete(&line); !status)
+        return warnings->add(parsed->number, status.error().message);
+    }
     count(line, &facts_);
     if (line.operation) {
       line.operation->rank = rank_;
       line.operation->order = static_cast<uint64_t>(line.number);
+      (void)operation_numbers_.add(line.number, run_->operations.size());
       run_->operations.push_back(std::move(*line.operation));
       return;
     }
@@ -508,6 +525,7 @@ class RecordsReader {
         record.bytes = run_->records[*original].bytes;
         record.check = run_->records[*original].check;
         if (!record.digest) record.digest = run_->records[*original].digest;
+        if (line.like) repeat(run_->records[*original], &record);
       }
     }
     if (record.producer >= 0) {
@@ -526,6 +544,31 @@ class RecordsReader {
     run_->records.push_back(std::move(record));
   }
 
+  /// By the line that it is like, which stands before it.
+  Status complete(RecordsLine* line) {
+    if (const std::optional<size_t> operation = operation_numbers_.find(*line->like)) {
+      complete_line(run_->operations[*operation], line);
+      return {};
+    }
+    if (const std::optional<size_t> record = numbers_.find(*line->like))
+      return complete_line(run_->records[*record], line);
+    return fail(Errc::Invalid, "is like record " + std::to_string(*line->like) +
+                                   ", which does not stand before it");
+  }
+
+  /// A line that is like another has what its bytes are, too, from the record that has them.
+  void repeat(const TensorRecord& original, TensorRecord* record) {
+    if (!record->stats) record->stats = original.stats;
+    if (!record->bytes && record->stats) record->stats_file = path_;
+    if (!is_strided(original)) return;
+    if (record->shape == original.shape && record->strides == original.strides) {
+      record->memory_format = original.memory_format;
+    } else {
+      record->problem = "the record has the bytes of a view of another shape";
+      record->bytes.reset();
+    }
+  }
+
   const std::string& folder_;
   int rank_;
   const std::string& boundary_;
@@ -533,6 +576,7 @@ class RecordsReader {
   std::string path_;
   RecordsFacts facts_;
   PlacesByNumber numbers_;
+  PlacesByNumber operation_numbers_;
   std::optional<SketchFile> sketches_;
 };
 

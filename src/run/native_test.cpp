@@ -162,6 +162,108 @@ TEST(OpenNativeRun, ResolvesRecordsThatRepeatAnEarlierOne) {
   EXPECT_THAT(run->records[2].problem, HasSubstr("record 9"));
 }
 
+TEST(OpenNativeRun, CompletesLinesByTheOnesTheyAreLike) {
+  // A step of an operator, its input and its output, which are one value; the next step says the
+  // same of them. The last three lines are like one that is not there, like a value, and like
+  // nothing before them.
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/step-000000.safetensors", kStepFile);
+  const std::string operation = R"("node":"m::op.0","type":"op","order":1,)";
+  const std::string place = R"("file":"step-000000.safetensors","offset":64,"bytes":8)";
+  // sqrt(1.5 ^ 2 + 2 ^ 2) = 2.5
+  const std::string stats = R"("stats":{"count":2,"min":-2,"max":1.5,"mean":-0.25,"l2":2.5})";
+  const std::string tensor = R"("dtype":"float32","shape":[2],"strides":[1],)";
+  const auto like = [](int number, const std::string& keys) {
+    return "{\"n\":" + std::to_string(number) + ",\"step\":1," + keys + "}\n";
+  };
+  folder.put(
+      "golden/rank0/records.jsonl",
+      record_line(0, operation + R"("kind":"operator","module":"m","args":{"a":1})") +
+          record_line(1, operation + R"("role":"input","slot":"a",)" + tensor + place + "," +
+                             stats + R"(,"vid":4,"storage":1,"leaf":"m.w")") +
+          record_line(2, operation + R"("slot":"",)" + tensor + place + R"(,"same_as":1,)" + stats +
+                             R"(,"vid":4,"storage":1)") +
+          record_line(3, R"("node":"m","role":"input","slot":"0","kind":"value","value":true)") +
+          like(4, R"("like":0)") + like(5, R"("like":1,)" + place + "," + stats + R"(,"vid":6)") +
+          like(6, R"("like":2,"same_as":5,"vid":7,"from":2)") + like(7, R"("like":9)") +
+          like(8, R"("like":3)") + like(9, R"("like":9)"));
+
+  const auto run = open_run(folder / "golden");
+
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_THAT(run->warnings,
+              ElementsAre(HasSubstr("is like record 9, which does not stand before it"),
+                          HasSubstr("is like a line that is no tensor"),
+                          HasSubstr("is like record 9, which does not stand before it")));
+  ASSERT_EQ(run->operations.size(), 2u);
+  EXPECT_EQ(run->operations[1].step, 1);
+  EXPECT_EQ(run->operations[1].node, "m::op.0");
+  EXPECT_EQ(run->operations[1].parameters, R"({"a":1})");
+  ASSERT_EQ(run->records.size(), 5u);
+  const TensorRecord& input = run->records[3];
+  EXPECT_EQ(input.leaf, "m.w");
+  EXPECT_EQ(input.role, Role::Input);
+  EXPECT_EQ(input.value_id, 6);
+  EXPECT_EQ(input.storage_id, -1);
+  const TensorRecord& output = run->records[4];
+  EXPECT_EQ(output.step, 1);
+  EXPECT_EQ(output.slot, "");
+  EXPECT_EQ(output.role, Role::Output);
+  const TensorRecord& first = run->records[1];  // of step 0
+  EXPECT_EQ(first.role, Role::Output);
+  EXPECT_EQ(output.producer, static_cast<int64_t>(first.order));
+  EXPECT_EQ(output.stats->l2_norm, 2.5);
+  EXPECT_THAT(floats_of(load_tensor(output).value()), ElementsAre(1.5f, -2.0f));
+}
+
+TEST(OpenNativeRun, ReadsViewsOfWhatIsStored) {
+  // 0 ... 5, and what lies in them: as [3, 2], its transpose, its second column, its last row, and
+  // the transpose of another shape at the same place.
+  const TestFolder folder;
+  std::string payload;
+  for (const float value : {0.f, 1.f, 2.f, 3.f, 4.f, 5.f})
+    payload += std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/s.safetensors", std::string(64, '\0') + payload);
+  const auto view = [](int number, const char* shape, const char* strides, int offset, int bytes,
+                       const char* more = "") {
+    return record_line(
+        number, R"("node":"z","role":"output","slot":"0","dtype":"float32","shape":)" +
+                    std::string(shape) + R"(,"strides":)" + strides +
+                    R"(,"view":{"of":0,"file":"s.safetensors","offset":)" + std::to_string(offset) +
+                    R"(,"bytes":)" + std::to_string(bytes) + "}" + more);
+  };
+  // sum of squares of 1, 3, 5: 35
+  const char* column = R"(,"stats":{"count":3,"min":1,"max":5,"mean":3,"l2":5.916079783099616})";
+  folder.put(
+      "golden/rank0/records.jsonl",
+      record_line(
+          0,
+          R"("node":"z","role":"input","slot":"0","dtype":"float32","shape":[3,2],"strides":[2,1],"file":"s.safetensors","offset":64,"bytes":24,"stats":{"count":6,"min":0,"max":5,"mean":2.5,"l2":7.416198487095663})") +
+          view(1, "[2,3]", "[1,2]", 64, 24,
+               R"(,"stats":{"count":6,"min":0,"max":5,"mean":2.5,"l2":7.416198487095663})") +
+          view(2, "[3]", "[2]", 68, 20, column) + view(3, "[2]", "[1]", 80, 8) +
+          view(4, "[3,2]", "[1,3]", 64, 24) + view(5, "[3]", "[2]", 64, 20, column));
+
+  const auto run = open_run(folder / "golden");
+
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_THAT(run->warnings, ElementsAre());
+  ASSERT_EQ(run->records.size(), 6u);
+  const auto floats = [&](size_t i) { return floats_of(load_tensor(run->records[i]).value()); };
+  EXPECT_THAT(floats(0), ElementsAre(0.f, 1.f, 2.f, 3.f, 4.f, 5.f));
+  EXPECT_THAT(floats(1), ElementsAre(0.f, 2.f, 4.f, 1.f, 3.f, 5.f));
+  EXPECT_THAT(floats(2), ElementsAre(1.f, 3.f, 5.f));
+  EXPECT_THAT(floats(3), ElementsAre(4.f, 5.f));
+  EXPECT_THAT(floats(4), ElementsAre(0.f, 3.f, 1.f, 4.f, 2.f, 5.f));
+  // The statistics of a view are held against what lies there: 0, 2, 4.
+  const auto other = load_tensor(run->records[5]);
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().message, HasSubstr("minimum 0.0 against 1.0"));
+  EXPECT_THAT(run->found_damage->list(), testing::SizeIs(1));
+}
+
 TEST(OpenNativeRun, ReportsDamagedAndRepeatedLines) {
   const TestFolder folder;
   folder.put("golden/manifest.json", kFinishedManifest);

@@ -18,7 +18,7 @@
 namespace assay::run {
 namespace {
 
-constexpr std::string_view kMagic = "assay records index 1\n";
+constexpr std::string_view kMagic = "assay records index 2\n";
 constexpr size_t kIndexHeadBytes =
     128;  // where the packed records begin, but for what fills them up
 

@@ -15,6 +15,7 @@
 #include "formats/native/schema.hpp"
 #include "formats/plain_json.hpp"
 #include "run/atb_record.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/block_types.hpp"
 
 namespace assay::run {
@@ -256,6 +257,7 @@ Status take_stats(const Object& object, RecordStats* out) {
   return {};
 }
 
+/// `file`, `offset` and `bytes`, of a line or of its `view`.
 template <typename Object>
 Status take_location(const Object& object, TensorRecord* record) {
   std::string file;
@@ -280,7 +282,59 @@ Status take_location(const Object& object, TensorRecord* record) {
   return {};
 }
 
+/// A place in the bytes of another record, where the elements lie as `strides` say.
+template <typename Object>
+Status take_view(const Object& object, RecordsLine* line) {
+  TensorRecord& record = line->record;
+  const auto* value = object.find(key::kView);
+  if (value == nullptr) return {};
+  const std::optional<Object> inner = Object::inner(*value);
+  if (!inner) return fail(wrong(key::kView, "an object"));
+  int64_t of = -1;
+  ASSAY_TRY_STATUS(take_integer(*inner, key::kViewOf, 0, &of));
+  if (of < 0) return fail(wrong(key::kViewOf, "a number of a record"));
+  line->same_as = of;
+  line->is_view = true;
+  if (record.bytes) {
+    record.problem = "the record is a view and has bytes of its own";
+    record.bytes.reset();
+    return {};
+  }
+  ASSAY_TRY_STATUS(take_location(*inner, &record));
+  if (!record.bytes && record.problem.empty()) record.problem = "the record is a view of no file";
+  return {};
+}
+
+/// Once shape and strides are known. In C order it is a payload as any other.
+void settle_view(TensorRecord* record) {
+  if (!record->memory_format.empty() || !record->shape || !record->strides) {
+    record->problem = "the record is a view and has blocks, or no strides";
+    record->bytes.reset();
+  } else if (*record->strides != contiguous_strides(*record->shape)) {
+    record->memory_format = kStrided;
+  }
+}
+
+/// Of whole-byte elements that do not overlap: what they take together is no more than that.
+std::optional<uint64_t> spanned_bytes(const TensorRecord& record) {
+  const Dims& shape = *record.shape;
+  const Dims& strides = *record.strides;
+  const int64_t count = element_count(shape).value_or(0);
+  if (shape.size() != strides.size() || count <= 0 || info(*record.dtype).element_bits % 8 != 0)
+    return std::nullopt;
+  int64_t last = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t reach = 0;
+    if (strides[i] < 0 || mul_overflows(shape[i] - 1, strides[i], &reach) ||
+        add_overflows(last, reach, &last))
+      return std::nullopt;
+  }
+  if (last < count - 1) return std::nullopt;
+  return storage_bytes(*record.dtype, static_cast<uint64_t>(last) + 1);
+}
+
 std::optional<uint64_t> payload_bytes(const TensorRecord& record) {
+  if (is_strided(record)) return spanned_bytes(record);
   if (const auto blocks = block_type_from_name(record.memory_format))
     return blocked_bytes(*blocks, *record.shape);
   const int64_t count = element_count(*record.shape).value_or(0);
@@ -308,7 +362,7 @@ void check_consistency(TensorRecord* record) {
     }
   }
   if (problem.empty()) return;
-  record->problem = std::move(problem);
+  record->problem = problem;
   record->bytes.reset();
 }
 
@@ -369,7 +423,7 @@ Status take_atb_keys(const Object& object, TensorRecord* record) {
     return fail(wrong(key::kMoment, "'before' or 'after'"));
   record->moment = moment == "before" ? Moment::Before : Moment::After;
   int64_t format = formats::kAtbFormatNd;
-  ASSAY_TRY_STATUS(take_integer(object, key::kFormat, formats::kAtbUndefined, &format));
+  ASSAY_TRY_STATUS(take_integer(object, key::kFormat, 0, &format));
   record->memory_format = atb_memory_format(format);
   return {};
 }
@@ -456,6 +510,41 @@ Result<OperationRecord> take_operation(const Object& object, std::string_view li
   return operation;
 }
 
+/// The number of another line.
+template <typename Object>
+Status take_reference(const Object& object, std::string_view key, std::optional<int64_t>* out) {
+  if (object.find(key) == nullptr) return {};
+  int64_t number = 0;
+  ASSAY_TRY_STATUS(take_integer(object, key, 0, &number));
+  *out = number;
+  return {};
+}
+
+template <typename Object>
+Status take_digest(const Object& object, TensorRecord* record) {
+  std::string_view digest;
+  ASSAY_TRY_STATUS(take_text(object, key::kDigest, &digest));
+  if (digest.empty()) return {};
+  record->digest = stats::parse_digest(digest);
+  if (!record->digest) return fail(wrong(key::kDigest, "32 hexadecimal digits"));
+  return {};
+}
+
+/// What is another in each step; everything else is left to the earlier line.
+template <typename Object>
+Status take_like(const Object& object, RecordsLine* line) {
+  TensorRecord& record = line->record;
+  ASSAY_TRY_STATUS(take_reference(object, key::kLike, &line->like));
+  ASSAY_TRY_STATUS(take_text(object, key::kRun, &line->run_id));
+  ASSAY_TRY_STATUS(take_text(object, key::kDevice, &line->device));
+  ASSAY_TRY_STATUS(take_reference(object, key::kSameAs, &line->same_as));
+  ASSAY_TRY_STATUS(take_value_ids(object, &record));
+  ASSAY_TRY_STATUS(take_stats(object, &record.stats));
+  ASSAY_TRY_STATUS(take_digest(object, &record));
+  ASSAY_TRY_STATUS(take_location(object, &record));
+  return record.problem.empty() ? take_view(object, line) : Status{};
+}
+
 template <typename Object>
 Result<RecordsLine> read_line(const Object& object, std::string_view line) {
   RecordsLine result;
@@ -470,6 +559,10 @@ Result<RecordsLine> read_line(const Object& object, std::string_view line) {
   record.order = static_cast<uint64_t>(order);
   record.call = static_cast<uint32_t>(call);
   record.step_name = record.step < 0 ? "weights" : std::to_string(record.step);
+  if (object.find(key::kLike) != nullptr) {
+    ASSAY_TRY_STATUS(take_like(object, &result));
+    return result;
+  }
   ASSAY_TRY_STATUS(take_text(object, key::kNode, &record.node));
   ASSAY_TRY_STATUS(take_text(object, key::kType, &record.op_type));
   ASSAY_TRY_STATUS(take_text(object, key::kSlot, &record.slot));
@@ -482,11 +575,7 @@ Result<RecordsLine> read_line(const Object& object, std::string_view line) {
   if (!known_role) return fail(Errc::Invalid, "unknown role '" + std::string(role) + "'");
   record.role = *known_role;
 
-  if (object.find(key::kSameAs) != nullptr) {
-    int64_t same_as = 0;
-    ASSAY_TRY_STATUS(take_integer(object, key::kSameAs, 0, &same_as));
-    result.same_as = same_as;
-  }
+  ASSAY_TRY_STATUS(take_reference(object, key::kSameAs, &result.same_as));
   std::string_view kind = "tensor";
   ASSAY_TRY_STATUS(take_text(object, key::kKind, &kind));
   const auto known_kind = native::from_name<native::RecordKind>(native::kRecordKindNames, kind);
@@ -510,12 +599,7 @@ Result<RecordsLine> read_line(const Object& object, std::string_view line) {
   ASSAY_TRY_STATUS(take_atb_keys(object, &record));
   ASSAY_TRY_STATUS(take_value_ids(object, &record));
   ASSAY_TRY_STATUS(take_stats(object, &record.stats));
-  std::string_view digest;
-  ASSAY_TRY_STATUS(take_text(object, key::kDigest, &digest));
-  if (!digest.empty()) {
-    record.digest = stats::parse_digest(digest);
-    if (!record.digest) return fail(wrong(key::kDigest, "32 hexadecimal digits"));
-  }
+  ASSAY_TRY_STATUS(take_digest(object, &record));
   if (*known_kind == native::RecordKind::Skipped) {
     std::string reason = "no reason given";
     ASSAY_TRY_STATUS(take_text(object, key::kReason, &reason));
@@ -526,12 +610,41 @@ Result<RecordsLine> read_line(const Object& object, std::string_view line) {
   result.is_tensor = true;
   if (record.problem.empty()) {
     ASSAY_TRY_STATUS(take_location(object, &record));
+    if (record.problem.empty()) ASSAY_TRY_STATUS(take_view(object, &result));
+    if (record.problem.empty() && result.is_view) settle_view(&record);
     if (record.problem.empty()) check_consistency(&record);
   }
   return result;
 }
 
 }  // namespace
+
+Status complete_line(const TensorRecord& earlier, RecordsLine* line) {
+  if (earlier.not_captured || !earlier.value.empty() || !has_plain_values(earlier))
+    return fail(Errc::Invalid, "is like a line that is no tensor");
+  TensorRecord& record = line->record;
+  line->is_tensor = true;
+  record.role = earlier.role;
+  record.node = earlier.node;
+  record.op_type = earlier.op_type;
+  record.slot = earlier.slot;
+  record.call = earlier.call;
+  record.moment = earlier.moment;
+  record.dtype = earlier.dtype;
+  record.shape = earlier.shape;
+  record.strides = earlier.strides;
+  if (record.leaf.empty()) record.leaf = earlier.leaf;
+  if (record.problem.empty() && line->is_view) settle_view(&record);
+  if (record.problem.empty()) check_consistency(&record);
+  return {};
+}
+
+void complete_line(const OperationRecord& earlier, RecordsLine* line) {
+  OperationRecord operation = earlier;
+  operation.step_name = line->record.step_name;
+  operation.step = line->record.step;
+  line->operation = std::move(operation);
+}
 
 Result<RecordsLine> parse_records_line(std::string_view line) {
   if (line.size() > kMaxRecordLineBytes)

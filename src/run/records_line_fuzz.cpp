@@ -7,14 +7,15 @@
 #include <tuple>
 
 #include "run/records_line.hpp"
+#include "run/strided_payload.hpp"
 
 namespace {
 
 /// Whether the two readers of a line understand the same.
 bool is_same(const assay::run::RecordsLine& a, const assay::run::RecordsLine& b) {
-  if (a.number != b.number || a.same_as != b.same_as || a.run_id != b.run_id ||
-      a.device != b.device || a.is_tensor != b.is_tensor ||
-      a.operation.has_value() != b.operation.has_value())
+  if (a.number != b.number || a.same_as != b.same_as || a.like != b.like ||
+      a.is_view != b.is_view || a.run_id != b.run_id || a.device != b.device ||
+      a.is_tensor != b.is_tensor || a.operation.has_value() != b.operation.has_value())
     return false;
   if (a.operation)
     return a.operation->parameters == b.operation->parameters &&
@@ -49,7 +50,7 @@ bool is_same(const assay::run::RecordsLine& a, const assay::run::RecordsLine& b)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view line(reinterpret_cast<const char*>(data), size);
-  const auto parsed = assay::run::parse_records_line(line);
+  auto parsed = assay::run::parse_records_line(line);
   const auto by_any = assay::run::parse_any_records_line(line);
   if (parsed.has_value() != by_any.has_value()) std::abort();
   if (parsed && !is_same(*parsed, *by_any)) std::abort();
@@ -59,6 +60,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view text = parsed->operation->parameters;
     if (text.front() != '{' || text.back() != '}') std::abort();
   }
+  if (parsed->like) {
+    assay::run::TensorRecord earlier;
+    earlier.dtype = assay::DType::Float32;
+    earlier.shape = assay::Dims{2, 3};
+    earlier.strides = assay::Dims{1, 2};
+    if (!assay::run::complete_line(earlier, &*parsed)) std::abort();
+  }
   const assay::run::TensorRecord& record = parsed->record;
   if (record.value_id < -1 || record.producer < -1 || record.storage_offset < 0) std::abort();
   if (record.bytes) {
@@ -66,10 +74,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!record.dtype || !record.shape || record.bytes->file.find('/') != std::string::npos)
       std::abort();
     const auto count = assay::element_count(*record.shape);
-    if (!count || assay::storage_bytes(*record.dtype, static_cast<uint64_t>(*count)) !=
-                      record.bytes->size_bytes) {
+    const auto needed = count ? assay::storage_bytes(*record.dtype, static_cast<uint64_t>(*count))
+                              : std::optional<uint64_t>();
+    // The elements of a view may have gaps.
+    if (!needed || *needed > record.bytes->size_bytes ||
+        (*needed < record.bytes->size_bytes && !assay::run::is_strided(record)))
       std::abort();
-    }
   }
   return 0;
 }

@@ -189,6 +189,121 @@ TEST(ParseRecordsLine, ReadsWhichValueATensorIs) {
   EXPECT_EQ(plain.producer, -1);
 }
 
+TEST(ParseRecordsLine, ReadsAPlaceInTheBytesOfAnotherRecord) {
+  const auto read = [](const std::string& keys) {
+    return parse_records_line(R"({"n":5,"dtype":"float32",)" + keys + "}").value();
+  };
+  // [3, 2] transposed: element (i, j) of [2, 3] lies i + 2 j elements behind the begin, the last
+  // one 1 + 2 * 2 = 5, so they span 6 elements.
+  const RecordsLine transposed =
+      read(R"("shape":[2,3],"strides":[1,2],"view":{"of":4,"file":"a","offset":64,"bytes":24})");
+  EXPECT_EQ(transposed.record.problem, "");
+  EXPECT_EQ(transposed.record.memory_format, "strided");
+  EXPECT_EQ(transposed.same_as, 4);
+  EXPECT_EQ(transposed.record.bytes->offset, 64u);
+  EXPECT_EQ(transposed.record.bytes->size_bytes, 24u);
+  // The second column of [3, 2]: elements 0, 2, 4.
+  EXPECT_EQ(read(R"("shape":[3],"strides":[2],"view":{"of":4,"file":"a","offset":68,"bytes":20})")
+                .record.problem,
+            "");
+  // The last row: a payload as any other.
+  const RecordsLine row =
+      read(R"("shape":[2],"strides":[1],"view":{"of":4,"file":"a","offset":80,"bytes":8})");
+  EXPECT_EQ(row.record.problem, "");
+  EXPECT_EQ(row.record.memory_format, "");
+}
+
+TEST(ParseRecordsLine, TrustsNoView) {
+  const auto problem_of = [](const std::string& keys) {
+    const auto line = parse_records_line("{\"n\":5," + keys + "}");
+    EXPECT_TRUE(line) << keys;
+    return line && !line->record.bytes ? line->record.problem.str() : "has bytes";
+  };
+  const std::string place = R"("view":{"of":4,"file":"a","offset":0,"bytes":24})";
+  EXPECT_EQ(problem_of(R"("dtype":"float32","shape":[2,3],"strides":[1,3],)" + place),
+            "the record says 24 bytes, strided[2, 3] has 32");  // (1 + 2 * 3 + 1) elements
+  for (const char* strides : {"[0,1]", "[-1,2]", "[1,1]", "[4611686018427387904,1]", "[1]"}) {
+    EXPECT_EQ(problem_of(R"("dtype":"float32","shape":[2,3],"strides":)" + std::string(strides) +
+                         "," + place),
+              "the record says 24 bytes, strided[2, 3] has none or too many")
+        << strides;
+  }
+  EXPECT_EQ(problem_of(R"("dtype":"int4","shape":[2,3],"strides":[1,2],)" + place),
+            "the record says 24 bytes, strided[2, 3] has none or too many");
+  const std::string lacks = "the record is a view and has blocks, or no strides";
+  EXPECT_EQ(problem_of(R"("dtype":"float32","shape":[2,3],)" + place), lacks);
+  EXPECT_EQ(problem_of(R"("dtype":"q8_0","shape":[2,64],"strides":[1,2],)" + place), lacks);
+  EXPECT_EQ(
+      problem_of(R"("dtype":"float32","shape":[6],"strides":[1],"file":"b","bytes":24,)" + place),
+      "the record is a view and has bytes of its own");
+  EXPECT_EQ(problem_of(R"("dtype":"float32","shape":[2,3],"strides":[1,2],"view":{"of":4})"),
+            "the record is a view of no file");
+  EXPECT_EQ(
+      problem_of(R"("dtype":"float32","shape":[1],"strides":[1],"view":{"of":4,"file":"../b"})"),
+      "the record names '../b', which is no file of its folder");
+  for (const char* view : {"3", "[]", "{}", R"({"of":-1})", R"({"of":"4"})"}) {
+    EXPECT_FALSE(parse_records_line(
+        R"({"n":5,"dtype":"float32","shape":[1],"strides":[1],"view":)" + std::string(view) + "}"))
+        << view;
+  }
+}
+
+TEST(ParseRecordsLine, LeavesToAnEarlierLineWhatThatSays) {
+  TensorRecord earlier =
+      parse_records_line(
+          R"({"n":3,"step":0,"node":"m::aten.t.0","type":"aten.t","call":2,"order":9,"role":"input","slot":"self","dtype":"float32","shape":[2,3],"strides":[1,2],"vid":8,"leaf":"m.weight"})")
+          ->record;
+  auto line = parse_records_line(
+      R"({"n":7,"step":1,"like":3,"device":"cuda:0","view":{"of":6,"file":"a","offset":64,"bytes":24},"vid":9})");
+  ASSERT_TRUE(line) << line.error().describe();
+  EXPECT_EQ(line->like, 3);
+  ASSERT_TRUE(complete_line(earlier, &*line));
+  EXPECT_TRUE(line->is_tensor);
+  EXPECT_EQ(line->device, "cuda:0");
+  const TensorRecord& record = line->record;
+  EXPECT_EQ(record.problem, "");
+  EXPECT_EQ(record.step, 1);
+  EXPECT_EQ(record.step_name, "1");
+  EXPECT_EQ(record.node, "m::aten.t.0");
+  EXPECT_EQ(record.op_type, "aten.t");
+  EXPECT_EQ(record.call, 2u);
+  EXPECT_EQ(record.role, Role::Input);
+  EXPECT_EQ(record.slot, "self");
+  EXPECT_EQ(record.dtype, DType::Float32);
+  EXPECT_EQ(*record.shape, (Dims{2, 3}));
+  EXPECT_EQ(record.memory_format, "strided");
+  EXPECT_EQ(record.value_id, 9);
+  EXPECT_EQ(record.leaf, "m.weight");
+  EXPECT_EQ(record.producer, -1);
+
+  // Six floats have 24 bytes, whatever the line that is completed says.
+  line = parse_records_line(R"({"n":7,"step":1,"like":3,"file":"a","offset":64,"bytes":20})");
+  ASSERT_TRUE(complete_line(earlier, &*line));
+  EXPECT_EQ(line->record.problem, "the record says 20 bytes, float32[2, 3] has 24");
+  EXPECT_FALSE(line->record.bytes);
+  // Values and what was not captured are written in full.
+  earlier.not_captured = true;
+  EXPECT_FALSE(complete_line(earlier, &*line));
+  earlier.not_captured = false;
+  earlier.value = "True";
+  EXPECT_FALSE(complete_line(earlier, &*line));
+
+  const OperationRecord operation =
+      *parse_records_line(
+           R"({"n":2,"step":0,"node":"m::aten.t.0","type":"aten.t","kind":"operator","module":"m","args":{"a":1},"writes":["a"]})")
+           ->operation;
+  line = parse_records_line(R"({"n":6,"step":1,"like":2})");
+  complete_line(operation, &*line);
+  EXPECT_EQ(line->operation->step, 1);
+  EXPECT_EQ(line->operation->step_name, "1");
+  EXPECT_EQ(line->operation->parameters, R"({"a":1})");
+  EXPECT_EQ(line->operation->writes, std::vector<std::string>{"a"});
+  for (const char* like : {"-1", "\"3\"", "1.5", "[3]"}) {
+    EXPECT_FALSE(parse_records_line(R"({"n":7,"step":1,"like":)" + std::string(like) + "}"))
+        << like;
+  }
+}
+
 TEST(ParseRecordsLine, CountsValuesOfBlockTypesAndBytesOfBlocks) {
   // Two rows of two blocks of 34 bytes.
   const TensorRecord record =

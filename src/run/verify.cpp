@@ -14,6 +14,7 @@
 #include "base/thread_pool.hpp"
 #include "formats/safetensors.hpp"
 #include "run/native_damage.hpp"
+#include "run/strided_payload.hpp"
 #include "stats/digest.hpp"
 #include "tensor/dtype.hpp"
 
@@ -66,13 +67,19 @@ class Verifier {
   // One record of each payload. Records without bytes say why in `problem`.
   std::vector<const TensorRecord*> list_payloads() {
     std::vector<const TensorRecord*> payloads;
-    std::set<std::tuple<std::string_view, uint64_t, uint64_t, std::string_view>> known;
+    std::set<std::tuple<std::string_view, uint64_t, uint64_t, std::string_view, uint32_t, uint32_t>>
+        known;
     for (const TensorRecord& record : run_.records) {
       if (!record.problem.empty() && !record.not_captured) {
         add(record.bytes ? record.bytes->file.str() : run_.path, record.problem);
       } else if (record.bytes) {
         const ByteLocation& place = *record.bytes;
-        if (known.emplace(place.file, place.offset, place.size_bytes, place.member).second)
+        // Of a view its order counts, too.
+        const bool is_view = is_strided(record);
+        if (known
+                .emplace(place.file, place.offset, place.size_bytes, place.member,
+                         is_view ? record.shape.handle() : 0, is_view ? record.strides.handle() : 0)
+                .second)
           payloads.push_back(&record);
       }
     }

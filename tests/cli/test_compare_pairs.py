@@ -24,6 +24,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("assay._capture")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from bench import record_lines
 from bench.sealing import reseal
 from model_pairs import (
     HostModel,
@@ -447,8 +448,7 @@ def hide_native(source: Path, target: Path, seed: int, types: bool):
         hide_node(node)
     (rank / "topology.json").write_text(json.dumps(topology))
     lines = []
-    for line in (rank / "records.jsonl").read_text().splitlines():
-        record = json.loads(line)
+    for record in record_lines.read(rank / "records.jsonl"):
         record["node"] = name(record["node"])
         if types:
             record["type"] = renamer.word("type " + record["type"])

@@ -7,12 +7,16 @@ import csv
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from assay_command import run
 from safetensors import safe_open
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from bench import record_lines
 
 SMALL = ["--layers", "1", "--hidden", "32", "--prompt", "8", "--steps", "3"]
 ALL = ["--type", "model", "layer", "tensor", "-er", "all"]
@@ -44,7 +48,7 @@ def process_of(root: Path) -> Path:
 
 
 def lines_of(root: Path) -> list[dict]:
-    return [json.loads(line) for line in (process_of(root) / "records.jsonl").read_text().splitlines()]
+    return record_lines.read(process_of(root) / "records.jsonl")
 
 
 def path_of(line: dict) -> str:

@@ -55,8 +55,12 @@ def records_of(run_folder: Path):
 
 
 def tensor_of(run_folder: Path, record) -> torch.Tensor:
-    data = (run_folder / "rank0" / record["file"]).read_bytes()[record["offset"] :][: record["bytes"]]
-    return torch.frombuffer(bytearray(data), dtype=getattr(torch, record["dtype"])).reshape(record["shape"])
+    place = record.get("view", record)
+    data = (run_folder / "rank0" / place["file"]).read_bytes()[place["offset"] :][: place["bytes"]]
+    values = torch.frombuffer(bytearray(data), dtype=getattr(torch, record["dtype"]))
+    return (
+        values.as_strided(record["shape"], record["strides"]) if "view" in record else values.reshape(record["shape"])
+    )
 
 
 def wrong_products(run_folder: Path) -> list[str]:

@@ -33,6 +33,8 @@ DEVICE = accelerator()
 if not DEVICE:
     pytest.skip("no accelerator", allow_module_level=True)
 
+from bench import record_lines  # noqa: E402
+
 import assay  # noqa: E402
 from assay.torch import _cuda, _device  # noqa: E402
 
@@ -61,7 +63,7 @@ def captured(model: torch.nn.Module, folder: Path, *inputs: Any, **options: Any)
 
 
 def raw_records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "rank0" / "records.jsonl").read_text().splitlines()]
+    return record_lines.read(folder / "rank0" / "records.jsonl")
 
 
 def statistics_of(folder: Path) -> list[Any]:

@@ -30,6 +30,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors")
 assay_capture = pytest.importorskip("assay.torch.capture")
 
+from bench import record_lines  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -39,7 +40,7 @@ Record = dict[str, Any]
 
 
 def records_of(run: Path, rank: str = "rank0") -> list[Record]:
-    return [json.loads(line) for line in (run / rank / "records.jsonl").read_text().splitlines()]
+    return record_lines.read(run / rank / "records.jsonl")
 
 
 def manifest_of(run: Path) -> dict[str, Any]:

@@ -7,7 +7,6 @@ tests/device runs the same on a real device. Here the oracle is a capture of the
 from __future__ import annotations
 
 import ctypes
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any, Optional
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from bench import record_lines  # noqa: E402
 
 import assay  # noqa: E402
 from assay.torch import _cuda, _device  # noqa: E402
@@ -100,8 +101,7 @@ def capture_of(folder: Path, inputs: list[torch.Tensor], on_device: bool, steps:
         for _ in range(steps):
             model(*inputs)
     assert assay.open(folder).verify() == ()
-    lines = (folder / "rank0" / "records.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return record_lines.read(folder / "rank0" / "records.jsonl")
 
 
 def tensors() -> list[torch.Tensor]:

@@ -20,6 +20,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("assay.torch.capture")
 
+from bench import record_lines
+
 KILLS = 50
 
 HELPER = """
@@ -61,7 +63,7 @@ def check_run(run: Path) -> int:
     json.loads((run / "rank0/topology.json").read_text())
     text = (run / "rank0/records.jsonl").read_bytes()
     complete = text[: text.rfind(b"\n") + 1]
-    records = [json.loads(line) for line in complete.splitlines()]
+    records = record_lines.whole(complete.decode().splitlines(keepends=True))
     assert [r["n"] for r in records] == list(range(len(records)))
     for record in records:
         path = run / "rank0" / record["file"]

@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("assay.torch.capture")
 
+from bench import record_lines  # noqa: E402
 from tensor_kinds import KINDS, LEVELS, Kind, folder_of  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -77,7 +78,7 @@ def test_the_host_lives_and_computes_the_same_bits(name: str, level: str, kinds:
 @pytest.mark.parametrize("name", KINDS)
 def test_the_record_says_what_the_tensor_was(name: str, level: str, kinds: Any) -> None:
     folder = folder_of(kinds[0], name) / level / "run" / "rank0"
-    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    lines = record_lines.read(folder / "records.jsonl")
 
     of_module = [r for r in lines if r["node"] == "give" and r.get("type") == "Pass"]
     check_records(KINDS[name], folder, of_module, level != "statistics")
@@ -182,7 +183,7 @@ def test_two_ranks_of_a_parallel_model_record_their_own_shards(tmp_path: Path) -
     for level in ("module", "operator"):
         for rank in range(2):
             folder = tmp_path / level / f"rank{rank}"
-            lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+            lines = record_lines.read(folder / "records.jsonl")
             (weight,) = [r for r in lines if r.get("role") == "weight" and r["node"] == "up"]
             # Columns of the product are rows of the weight: four of eight a rank.
             assert weight["class"] == "DTensor" and weight["shard"]["placements"] == ["Shard(dim=0)"]

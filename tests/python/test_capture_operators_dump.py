@@ -16,6 +16,8 @@ import pytest
 pytest.importorskip("torch")
 assay = pytest.importorskip("assay")
 
+from bench import record_lines  # noqa: E402
+
 PACKAGES = Path(assay.__file__).parent.parent
 
 SCRIPT = """
@@ -75,7 +77,7 @@ def test_an_injected_run_is_byte_for_byte_that_of_the_script_edited_by_hand(tmp_
     ours, theirs = files_of(tmp_path / "injected" / "rank0"), files_of(tmp_path / "edited" / "rank0")
     assert ours == theirs and "weights.safetensors" in ours
     assert json.loads((tmp_path / "injected" / "manifest.json").read_text())["config"]["level"] == "operator"
-    records = [json.loads(line) for line in ours["records.jsonl"].decode().splitlines()]
+    records = record_lines.whole(ours["records.jsonl"].decode().splitlines(keepends=True))
     operators = [r["type"] for r in records if r.get("kind") == "operator" and r["step"] == 1]
     assert operators == [
         "aten.t.default",

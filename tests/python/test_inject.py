@@ -23,6 +23,8 @@ pytest.importorskip("torch")
 assay = pytest.importorskip("assay")
 outermost = pytest.importorskip("assay.inject.outermost")
 
+from bench import record_lines  # noqa: E402
+
 SITECUSTOMIZE = Path(outermost.__file__).with_name("sitecustomize.py")
 PACKAGES = Path(assay.__file__).parent.parent
 
@@ -63,7 +65,7 @@ class Done:
         return self.reports[0]
 
     def records(self, rank: str = "rank0") -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.out / rank / "records.jsonl").read_text().splitlines()]
+        return record_lines.read(self.out / rank / "records.jsonl")
 
     def nodes(self, step: int, rank: str = "rank0") -> list[str]:
         """Names of the nodes of a step in the order they were entered."""

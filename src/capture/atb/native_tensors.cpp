@@ -57,6 +57,12 @@ struct KnownValue {
   uint64_t number = 0;  // of the record that had them first
   std::optional<native::PayloadLocation> payload;
   std::optional<stats::TensorStats> stats;
+
+  /// Whether the lines of `record` and of `number` say the same of the bytes.
+  [[nodiscard]] bool has_all_of(const native::Record& record) const {
+    return payload.has_value() == record.payload.has_value() &&
+           stats.has_value() == record.stats.has_value();
+  }
 };
 
 /// The values of the last steps, by their digests. What is seen again stays: weights are read in
@@ -167,6 +173,7 @@ class NativeTensors::Process {
     record.dtype = tensor.dtype;
     record.dtype_name = name(tensor.dtype).data();
     record.more = more_of(tensor);
+    record.more_repeats = tensor.format == formats::kAtbFormatNd;
     record.stats = stats;
     if (wanted.digest) record.digest = key.digest;
     KnownValue* known = wanted.data || wanted.statistics ? values_.find(key) : nullptr;
@@ -178,18 +185,17 @@ class NativeTensors::Process {
       if (!record.first_copy) return false;
     } else if (known != nullptr) {
       record.same_as = static_cast<int64_t>(known->number);
+      record.repeats = known->has_all_of(record);
     }
     native::ManifestStep& step = steps_[tensor.path.run_count];
     ++step.records;
     ++step.tensors;
     if (record.first_copy) step.bytes += tensor.bytes.size();
     const uint64_t number = run_->push_record(record, tensor.shape.span(), {});
-    if (known != nullptr) {
-      if (record.payload) known->payload = record.payload;
-      if (stats) known->stats = stats;
-      if (record.first_copy) known->number = number;
-    } else if (wanted.data || wanted.statistics) {
-      values_.add(key, {number, record.payload, stats});
+    if (known == nullptr) {
+      if (wanted.data || wanted.statistics) values_.add(key, {number, record.payload, stats});
+    } else if (!record.repeats) {
+      *known = {number, record.payload, stats};
     }
     return true;
   }
@@ -239,6 +245,7 @@ class NativeTensors::Process {
   void begin_step(int64_t run_count) {
     if (run_count <= newest_step_) return;
     newest_step_ = run_count;
+    order_ = 0;  // so that a line is like that of the step before
     char stem[32];
     std::snprintf(stem, sizeof(stem), "step-%06lld", static_cast<long long>(run_count));
     run_->begin_file(stem, 256);
@@ -310,8 +317,8 @@ std::optional<NativeTensors::Tensor> NativeTensors::understood(const TensorArgum
   const std::optional<Dims> shape = shape_of(given);
   const auto format = parse_number<int64_t>(given.format);
   if (!dtype || !shape || !format) return std::nullopt;
-  // Of a tiled tensor a file says two shapes, a line one.
-  if (*format > formats::kAtbFormatNd || *format < formats::kAtbUndefined) return std::nullopt;
+  // Of a tiled tensor a file says two shapes, a line one; a format that is none has no word.
+  if (*format < 0 || *format > formats::kAtbFormatNd) return std::nullopt;
   // The texts of a header are made of the numbers again.
   if (given.format != std::to_string(*format) || given.dims != dims_text(*shape) ||
       given.dtype != std::to_string(*formats::atb_from_dtype(*dtype)))

@@ -7,6 +7,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,20 @@ struct SeenLayout {
   /// Of tensors with the same values: whether their elements in C order are the same bytes.
   [[nodiscard]] bool has_payload_of(const TensorLook& look, bool look_contiguous) const {
     return (contiguous && look_contiguous) || has_dims(look);
+  }
+  /// Where a tensor's elements begin in the C order of these, of which it is a transpose or a
+  /// slice; nothing when it is none.
+  [[nodiscard]] std::optional<uint64_t> begin_of(const TensorLook& look, uint64_t spanned) const {
+    if (!contiguous || dtype != look.dtype || conjugate != look.conjugate ||
+        negative != look.negative)
+      return std::nullopt;
+    const uint64_t element = info(dtype).element_bits / 8;
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    const auto at = reinterpret_cast<uintptr_t>(look.data);
+    if (at < begin || (at - begin) % element != 0) return std::nullopt;
+    const uint64_t size = static_cast<uint64_t>(element_count) * element;
+    const uint64_t offset = at - begin;
+    return offset <= size && spanned <= size - offset ? std::optional(offset) : std::nullopt;
   }
 };
 

@@ -83,6 +83,32 @@ TEST(SeenLayout, WhatHasGapsNeedsTheSameSizesAndStrides) {
   EXPECT_FALSE(seen.has_values_of(first_half, true));
 }
 
+TEST(SeenLayout, TellsWhereATransposeOrASliceBegins) {
+  const float data[24] = {};
+  TensorLook whole, look;
+  fill(whole, data, {4, 6}, {6, 1});
+  const SeenLayout seen(whole);
+  const auto begin_of = [&](const float* at, std::array<int64_t, 2> shape,
+                            std::array<int64_t, 2> strides) {
+    fill(look, at, shape, strides);
+    const std::optional<uint64_t> spanned = spanned_bytes(look);
+    return spanned ? seen.begin_of(look, *spanned) : std::nullopt;
+  };
+  EXPECT_EQ(begin_of(data, {6, 4}, {1, 6}), 0u);
+  EXPECT_EQ(begin_of(data + 2, {4, 3}, {6, 1}), 8u);
+  EXPECT_EQ(begin_of(data + 1, {4, 3}, {6, 2}), 4u);  // the last one is 1 + 3 * 6 + 2 * 2 = 23
+  EXPECT_EQ(begin_of(data + 6, {2, 6}, {6, 1}), 24u);
+  // Up to element 24, which is not there; elements that are several at once; before the begin.
+  EXPECT_EQ(begin_of(data + 2, {4, 3}, {6, 2}), std::nullopt);
+  EXPECT_EQ(begin_of(data, {4, 6}, {0, 1}), std::nullopt);
+  EXPECT_EQ(begin_of(data, {3, 3}, {2, 1}), std::nullopt);
+  fill(look, data + 12, {2, 6}, {6, 1});
+  EXPECT_EQ(SeenLayout(look).begin_of(whole, 96), std::nullopt);
+  // What is not stored in the order of the memory says nothing of places in it.
+  fill(look, data, {6, 4}, {1, 6});
+  EXPECT_EQ(SeenLayout(look).begin_of(whole, 96), std::nullopt);
+}
+
 TEST(SeenLayout, AddressTypeAndLazyBitsDecide) {
   const float data[12] = {};
   TensorLook look, other;

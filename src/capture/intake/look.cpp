@@ -5,6 +5,30 @@
 #include <algorithm>
 
 namespace assay::capture {
+namespace {
+
+// The dimensions that have more than one element, the one of the smallest stride first.
+class SortedDims {
+ public:
+  struct Dim {
+    int64_t stride;
+    int64_t size;
+  };
+  explicit SortedDims(const TensorLook& look) {
+    for (int i = 0; i < look.ndim && count_ < kMaxTensorDims; ++i) {
+      if (look.shape[i] != 1) dims_[count_++] = {look.strides[i], look.shape[i]};
+    }
+    std::sort(dims_, dims_ + count_,
+              [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
+  }
+  [[nodiscard]] std::span<const Dim> span() const { return {dims_, static_cast<size_t>(count_)}; }
+
+ private:
+  Dim dims_[kMaxTensorDims];
+  int count_ = 0;
+};
+
+}  // namespace
 
 uint64_t payload_bytes(const TensorLook& look) {
   return storage_bytes(look.dtype, static_cast<uint64_t>(look.element_count)).value_or(0);
@@ -52,23 +76,30 @@ bool is_contiguous(const TensorLook& look) {
 
 bool is_dense(const TensorLook& look) {
   if (is_contiguous(look)) return true;
-  // Sorted by stride, each dimension must begin where the one below ends.
-  struct Dim {
-    int64_t stride;
-    int64_t size;
-  };
-  Dim dims[kMaxTensorDims];
-  int count = 0;
-  for (int i = 0; i < look.ndim && count < kMaxTensorDims; ++i) {
-    if (look.shape[i] != 1) dims[count++] = {look.strides[i], look.shape[i]};
-  }
-  std::sort(dims, dims + count, [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
+  // Each dimension must begin where the one below ends.
+  const SortedDims dims(look);
   int64_t expected = 1;
-  for (int i = 0; i < count; ++i) {
-    if (dims[i].stride != expected) return false;
-    expected *= dims[i].size;
+  for (const SortedDims::Dim& dim : dims.span()) {
+    if (dim.stride != expected) return false;
+    expected *= dim.size;
   }
   return true;
+}
+
+std::optional<uint64_t> spanned_bytes(const TensorLook& look) {
+  const uint64_t element_bits = info(look.dtype).element_bits;
+  if (look.element_count <= 0 || element_bits % 8 != 0) return std::nullopt;
+  if (is_contiguous(look)) return payload_bytes(look);
+  // Each dimension must step over all of the ones below.
+  const SortedDims dims(look);
+  int64_t last = 0;
+  for (const SortedDims::Dim& dim : dims.span()) {
+    int64_t reach = 0;
+    if (dim.stride <= last || mul_overflows(dim.size - 1, dim.stride, &reach) ||
+        add_overflows(last, reach, &last))
+      return std::nullopt;
+  }
+  return storage_bytes(look.dtype, static_cast<uint64_t>(last) + 1);
 }
 
 }  // namespace assay::capture

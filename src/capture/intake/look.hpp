@@ -3,6 +3,7 @@
 // strides.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "tensor/tensor_view.hpp"
 
@@ -59,6 +60,9 @@ struct TensorLook {
 /// Whether a storage of `size_bytes` has all the elements that shape and strides claim.
 /// Precondition: there are some.
 [[nodiscard]] bool fits_storage(const TensorLook& look, int64_t storage_offset, int64_t size_bytes);
+/// From the first to the last element, as they lie in memory; nothing where elements overlap
+/// (expanded), share bytes (packed types), or are none.
+[[nodiscard]] std::optional<uint64_t> spanned_bytes(const TensorLook& look);
 /// A view of the bytes as they lie in memory, with lazy bits. Precondition: Readable::Memory.
 [[nodiscard]] TensorView view_of(const TensorLook& look);
 

@@ -76,6 +76,9 @@ void DeviceRecords::fetch() {
       const native::Record& first = at(waiting.shares);
       record.same_as = static_cast<int64_t>(first.number);
       record.payload = first.payload;
+      record.repeats =
+          !record.is_view && !(waiting.drops_sketch && first.stats && first.stats->sketch);
+      record.is_view = (record.is_view || first.is_view) && record.payload.has_value();
       record.stats = first.stats;
       if (record.stats && waiting.drops_sketch) record.stats->sketch.reset();
       record.digest = first.digest;

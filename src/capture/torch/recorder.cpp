@@ -254,6 +254,8 @@ void Session::Recorder::record_memory(native::Record& record) {
     record.payload = twin->payload;
     record.same_as = twin->record.number();
     ++session_.shared_;
+  } else if (full && lie_in_stored(record, seen)) {
+    ++session_.shared_;
   } else if (full) {
     append_elements(run_, view, record);
     if (!record.payload) {
@@ -265,6 +267,7 @@ void Session::Recorder::record_memory(native::Record& record) {
   if (keeps_digests()) record.digest = fresh.digest;
   const bool is_first = record.kind == native::RecordKind::Tensor && twin == nullptr;
   fresh.payload = record.payload;
+  fresh.is_view = record.is_view;
   fresh.record = RecordRef::numbered(push(record, lost));
   if (made != nullptr) made->producer = fresh.record;
   if (is_first && (trusted || full)) remember(std::move(fresh));
@@ -278,10 +281,14 @@ void Session::Recorder::record_device(native::Record record) {
   const Seen seen = find_seen();
   WaitingRecord entry = waiting(record);
   entry.producer = at_hand_.producer;
-  if (seen && is_complete(seen)) {
+  const bool is_view = seen && !is_complete(seen) && is_transpose_of(seen);
+  if (seen && (is_complete(seen) || is_view)) {
     entry.is_whole = !seen.bytes->record.is_waiting();
+    entry.record.is_view = is_view;
     if (entry.is_whole) {
       share(entry.record, seen);
+      entry.record.is_view |= is_view;
+      entry.record.repeats &= !is_view;
     } else {
       entry.shares = seen.bytes->record;
       entry.drops_sketch = seen.layout->contiguous && !at_hand_.contiguous;
@@ -339,11 +346,36 @@ Session::Recorder::Seen Session::Recorder::find_seen() {
   }
   const StoredValue* found = session_.storages_.find_bytes(*at_hand_.storage, *at_hand_.stored,
                                                            look_, at_hand_.stored->layout.dense);
-  // Where both have one, torch's counter must agree, too: it sees writes by code that was not
-  // dispatched on this thread.
-  const bool contradicted = found != nullptr && version() >= 0 && found->bytes->version >= 0 &&
-                            found->bytes->version != version();
-  return found != nullptr && !contradicted ? Seen{&found->layout, found->bytes.get()} : Seen{};
+  return found != nullptr && !is_contradicted(*found) ? Seen{&found->layout, found->bytes.get()}
+                                                      : Seen{};
+}
+
+// Where both have one, torch's counter must agree, too: it sees writes by code that was not
+// dispatched on this thread. Precondition: `known` has bytes, and its storage is that at hand.
+bool Session::Recorder::is_contradicted(const StoredValue& known) {
+  const int64_t then = known.bytes->version;
+  if (session_.storages_.needs_version(*at_hand_.storage, known)) return then != version();
+  return then >= 0 && version() >= 0 && then != version();
+}
+
+// A transpose or a slice of what is stored already: its place there, instead of another copy.
+bool Session::Recorder::lie_in_stored(native::Record& record, const Seen& seen) {
+  if (!is_trusted()) return false;
+  const std::optional<uint64_t> spanned = spanned_bytes(look_);
+  if (!spanned) return false;
+  const auto take = [&](const SeenLayout& layout, const TakenBytes& bytes) {
+    if (!bytes.payload || bytes.is_view) return false;
+    const std::optional<uint64_t> begin = layout.begin_of(look_, *spanned);
+    if (!begin) return false;
+    record.payload = {bytes.payload->file, bytes.payload->offset + *begin, *spanned};
+    record.same_as = bytes.record.number();
+    record.is_view = true;
+    return true;
+  };
+  if (at_hand_.stored == nullptr) return seen && take(*seen.layout, *seen.bytes);
+  return session_.storages_.find_known(*at_hand_.storage, [&](const StoredValue& known) {
+    return !is_contradicted(known) && take(known.layout, *known.bytes);
+  }) != nullptr;
 }
 
 // Whether a hit answers everything asked for; a transposed alias shares statistics but not the
@@ -354,11 +386,23 @@ bool Session::Recorder::is_complete(const Seen& seen) const {
   return !needs_payload || seen.layout->has_payload_of(look_, at_hand_.contiguous);
 }
 
+// Whether the bytes of the hit, which lie or will lie as the host has them, are those at hand in
+// another order, and nothing but their place is asked for.
+bool Session::Recorder::is_transpose_of(const Seen& seen) const {
+  const std::optional<uint64_t> spanned = spanned_bytes(look_);
+  return !session_.options_.digest && !seen.bytes->is_view && spanned &&
+         seen.layout->begin_of(look_, *spanned).has_value() &&
+         (seen.bytes->record.is_waiting() || seen.bytes->payload);
+}
+
 void Session::Recorder::share(native::Record& record, const Seen& seen) {
   record.payload = seen.bytes->payload;
+  record.is_view = seen.bytes->is_view;
   record.same_as = seen.bytes->record.number();
   record.stats = statistics_in(seen);
   if (session_.options_.digest) record.digest = seen.bytes->digest;
+  const bool has_sketch = record.stats && record.stats->sketch;
+  record.repeats = has_sketch == (seen.bytes->stats && seen.bytes->stats->sketch);
   ++session_.shared_;
 }
 

@@ -78,7 +78,10 @@ class Session::Recorder final : public LeafVisitor {
   [[nodiscard]] bool is_trusted();
   [[nodiscard]] bool is_covered() const;
   [[nodiscard]] Seen find_seen();
+  [[nodiscard]] bool is_contradicted(const StoredValue& known);
+  [[nodiscard]] bool lie_in_stored(native::Record& record, const Seen& seen);
   [[nodiscard]] bool is_complete(const Seen& seen) const;
+  [[nodiscard]] bool is_transpose_of(const Seen& seen) const;
   void share(native::Record& record, const Seen& seen);
   [[nodiscard]] std::optional<stats::TensorStats> statistics_in(const Seen& seen) const;
   [[nodiscard]] bool keeps_digests() const;

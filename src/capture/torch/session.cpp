@@ -239,8 +239,9 @@ void Session::settle(StoredValue& value) {
   if (record.kind != native::RecordKind::Tensor) {
     value.bytes.reset();
   } else {
-    *value.bytes = {value.bytes->version, RecordRef::numbered(record.number), record.payload,
-                    record.stats, record.digest};
+    *value.bytes = {value.bytes->version, RecordRef::numbered(record.number),
+                    record.payload,       record.stats,
+                    record.digest,        record.is_view};
   }
 }
 

@@ -181,16 +181,11 @@ StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const Te
 
 const StoredValue* StorageTable::find_bytes(const Storage& storage, const StoredValue& value,
                                             const TensorLook& look, bool look_dense) const {
-  const auto has_bytes = [&](const StoredValue& of) {
-    return of.bytes != nullptr && (of.bytes_epoch == epoch_ || !storage.leaves.empty());
-  };
-  if (has_bytes(value)) return &value;
+  if (has_bytes(storage, value)) return &value;
   if (!look_dense) return nullptr;
-  for (const StoredValue& other : storage.values) {
-    if (has_bytes(other) && other.layout.dense && other.layout.has_values_of(look, look_dense))
-      return &other;
-  }
-  return nullptr;
+  return find_known(storage, [&](const StoredValue& other) {
+    return other.layout.dense && other.layout.has_values_of(look, look_dense);
+  });
 }
 
 void StorageTable::new_version(Storage& storage) {

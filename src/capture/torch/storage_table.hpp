@@ -42,6 +42,7 @@ struct TakenBytes {
   std::optional<native::PayloadLocation> payload;
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;
+  bool is_view = false;  // `payload` lies as the tensor did, in bytes that were stored of another
 };
 
 /// One value in a storage at its present version.
@@ -52,8 +53,9 @@ struct StoredValue {
   const void* object = nullptr;  // address of the tensor that was seen last
   RecordRef producer;            // of the output that made it; none: no operator did
   int64_t seen_in = -1;          // number of the step that saw it last
-  /// Of its bytes once they were read; not used beyond the step unless the storage is a
-  /// parameter's.
+  /// Of its bytes once they were read. Beyond the step only those of parameters count, and those
+  /// that an operator made whose tensor has a counter of writes: what the host fills between steps
+  /// (a batch that NumPy shares) is read again.
   std::unique_ptr<TakenBytes> bytes;
   int64_t bytes_epoch = -1;  // StorageTable::epoch_ when they were read
 };
@@ -119,6 +121,18 @@ class StorageTable {
   /// A value whose bytes are known and are those of `look`, perhaps in another shape.
   [[nodiscard]] const StoredValue* find_bytes(const Storage& storage, const StoredValue& value,
                                               const TensorLook& look, bool look_dense) const;
+  /// The first value whose bytes are known and that accept(StoredValue) takes; or nullptr.
+  template <typename Accept>
+  [[nodiscard]] const StoredValue* find_known(const Storage& storage, Accept accept) const {
+    for (const StoredValue& value : storage.values) {
+      if (has_bytes(storage, value) && accept(value)) return &value;
+    }
+    return nullptr;
+  }
+  /// Whether only torch's counter, found as it was, says that they are its bytes still.
+  [[nodiscard]] bool needs_version(const Storage& storage, const StoredValue& value) const {
+    return value.bytes_epoch != epoch_ && storage.leaves.empty();
+  }
   void remember_bytes(StoredValue& value, TakenBytes bytes);
   /// The operator that is about to return has written it.
   void wrote(Storage& storage) {
@@ -148,6 +162,10 @@ class StorageTable {
   static constexpr size_t kFirstSlots = 4096;
 
   [[nodiscard]] Slot& slot_of(PyObject* object);
+  [[nodiscard]] bool has_bytes(const Storage& storage, const StoredValue& value) const {
+    return value.bytes != nullptr && (!needs_version(storage, value) ||
+                                      (!value.producer.is_none() && value.bytes->version >= 0));
+  }
   [[nodiscard]] Slot* add(PyObject* object);
   void forget_values(Storage& storage);
   void new_version(Storage& storage);

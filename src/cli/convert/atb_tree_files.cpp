@@ -5,25 +5,23 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "base/atomic_file.hpp"
 #include "base/file_source.hpp"
 #include "base/interruption.hpp"
-#include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/interrupt.hpp"
-#include "formats/atb_bin.hpp"
 #include "formats/atb_paths.hpp"
 #include "formats/atb_statistics.hpp"
-#include "formats/json_fields.hpp"
+#include "formats/atb_types.hpp"
 #include "formats/native/schema.hpp"
 #include "run/folder.hpp"
+#include "run/native_records.hpp"
 #include "run/records_index.hpp"
-#include "run/records_line.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {
@@ -43,12 +41,9 @@ bool is_native_file(const std::string& name) {
          name.starts_with(run::kIndexFile) || name.ends_with(native::kStepFileSuffix);
 }
 
-/// The number of the memory format, which a record has a word for.
-std::string format_text(std::string_view line) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const nlohmann::json* format = formats::member(object, native::key::kFormat.name());
-  const bool is_number = format != nullptr && format->is_number_integer();
-  return std::to_string(is_number ? format->get<int64_t>() : formats::kAtbFormatNd);
+std::string format_text(const run::TensorRecord& record) {
+  const auto number = formats::atb_format_from_text(record.memory_format);
+  return std::to_string(number.value_or(formats::kAtbFormatNd));
 }
 
 std::string dims_text(const run::TensorRecord& record) {
@@ -65,16 +60,19 @@ class ProcessFiles {
       : folder_(std::move(folder)), out_(std::move(out)) {}
 
   Status write(AtbTreeFiles* result) {
-    const std::string path = run::join_path(folder_, native::kRecordsFile);
-    ASSAY_TRY(records_, MappedFile::open(path));
-    ASSAY_TRY_STATUS(in_file(path, list_lines()));
-    // Each of a run of lines makes its folders once.
-    std::vector<const std::pair<const std::string, std::string_view>*> files;
-    files.reserve(lines_.size());
-    for (const auto& one : lines_) files.push_back(&one);
+    (void)run::read_records(folder_, 0, run::real_path(folder_), &run_);
+    for (const run::OperationRecord& operation : run_.operations) {
+      const std::string folder = operation.step_name + "/" + operation.node;
+      files_[folder + "/" + std::string(kParameters)] = &operation;
+    }
+    // A tensor that was recorded twice is the later one.
+    for (const run::TensorRecord& record : run_.records) files_[path_of(record)] = &record;
+    std::vector<const Files::value_type*> files;
+    files.reserve(files_.size());
     std::string folder;
-    for (const auto* file : files) {
-      const std::string parent = file->first.substr(0, file->first.rfind('/'));
+    for (const auto& file : files_) {
+      files.push_back(&file);
+      const std::string parent = file.first.substr(0, file.first.rfind('/'));
       if (parent == folder) continue;
       folder = parent;
       ASSAY_TRY_STATUS(make_directories(out_ + "/" + folder, formats::kAtbFolderMode));
@@ -82,12 +80,17 @@ class ProcessFiles {
     return until_interrupted([&]() -> Status {
       parallel_for(files.size(), resolve_job_count(0), [&](size_t i) {
         throw_if_interrupted();
-        const Status written = write_file(out_ + "/" + files[i]->first, files[i]->second);
+        const std::string path = out_ + "/" + files[i]->first;
+        const auto* operation = std::get_if<const run::OperationRecord*>(&files[i]->second);
+        const Status written =
+            operation != nullptr
+                ? write(path, (*operation)->parameters + "\n")
+                : write_tensor(path, *std::get<const run::TensorRecord*>(files[i]->second));
         const std::lock_guard lock(mutex_);
         if (!written) {
           result->problems.push_back(written.error().describe());
         } else {
-          result->tensors += !files[i]->first.ends_with(kParameters);
+          result->tensors += operation == nullptr;
         }
       });
       return {};
@@ -95,36 +98,21 @@ class ProcessFiles {
   }
 
  private:
-  /// A tensor that was recorded twice is the later one.
-  Status list_lines() {
-    std::string_view rest = as_text(records_->bytes());
-    for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-      const std::string_view line = rest.substr(0, end);
-      rest.remove_prefix(end + 1);
-      ASSAY_TRY(const run::RecordsLine read, run::parse_records_line(line));
-      lines_.insert_or_assign(path_of(read), line);
-    }
-    return {};
-  }
+  using Files =
+      std::map<std::string, std::variant<const run::OperationRecord*, const run::TensorRecord*>>;
 
-  static std::string path_of(const run::RecordsLine& line) {
-    if (line.operation)
-      return line.operation->step_name + "/" + line.operation->node + "/" +
-             std::string(kParameters);
-    const run::TensorRecord& record = line.record;
+  static std::string path_of(const run::TensorRecord& record) {
     return record.step_name.str() + "/" + record.node.str() +
            (record.moment == run::Moment::Before ? "/before/" : "/after/") +
            (record.role == run::Role::Input ? "intensor" : "outtensor") + record.slot.str() +
            ".bin";
   }
 
-  Status write_file(const std::string& path, std::string_view text) {
-    ASSAY_TRY(const run::RecordsLine line, run::parse_records_line(text));
-    if (line.operation) {
-      return write_file_atomically(path, as_bytes(line.operation->parameters + "\n"),
-                                   formats::kAtbFileMode);
-    }
-    run::TensorRecord record = line.record;
+  static Status write(const std::string& path, const std::string& content) {
+    return write_file_atomically(path, as_bytes(content), formats::kAtbFileMode);
+  }
+
+  static Status write_tensor(const std::string& path, const run::TensorRecord& record) {
     if (!record.problem.empty())
       return fail(Error{Errc::Invalid, path, std::nullopt, record.problem});
     const std::optional<int64_t> dtype =
@@ -132,7 +120,6 @@ class ProcessFiles {
     if (!dtype) return fail(Error{Errc::Invalid, path, std::nullopt, "has no type of ATB"});
     std::optional<Tensor> tensor;
     if (record.bytes) {
-      record.bytes->file = run::join_path(folder_, record.bytes->file);
       ASSAY_TRY(tensor, run::load_tensor(record));
     }
     const std::optional<ByteSpan> payload =
@@ -144,20 +131,20 @@ class ProcessFiles {
           payload ? formats::atb_statistics(*dtype, *payload, formats::AtbStatisticsForm::Exact)
                   : formats::atb_statistics(*dtype, *record.stats);
     }
-    const std::string format = format_text(text);
+    const std::string format = format_text(record);
     const std::string number = std::to_string(*dtype);
     const std::string dims = dims_text(record);
     std::string content = formats::atb_record_header(
         {format, number, dims}, statistics,
         payload ? std::optional<uint64_t>(payload->size()) : std::nullopt);
     if (payload) content += as_text(*payload);
-    return write_file_atomically(path, as_bytes(content), formats::kAtbFileMode);
+    return write(path, content);
   }
 
   std::string folder_;
   std::string out_;
-  std::optional<MappedFile> records_;
-  std::map<std::string, std::string_view> lines_;  // by the file's path
+  run::Run run_;
+  Files files_;  // by the file's path
   std::mutex mutex_;
 };
 

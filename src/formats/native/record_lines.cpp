@@ -5,6 +5,7 @@
 //    "shape":[2,4],"strides":[4,1],"file":"step-000000.safetensors","offset":4096,"bytes":32,"stats":{..},"digest":".."}
 #include "formats/native/record_lines.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -68,13 +69,22 @@ void append_sketch(RecordText& out, const stats::Sketch& sketch) {
   return false;
 }
 
-void append_value_identity(RecordText& out, const ValueIdentity& value) {
+void append_place(RecordText& out, const Record& record) {
+  if (record.is_view) {
+    append_view(out, record.same_as, *record.payload);
+    return;
+  }
+  if (record.payload) append_location(out, *record.payload);
+  if (record.same_as >= 0) append_member(out, key::kSameAs, record.same_as);
+}
+
+void append_value_identity(RecordText& out, const ValueIdentity& value, const std::string* leaf) {
   append_member(out, key::kValueId, value.id);
   append_member(out, key::kStorage, value.storage);
   if (value.storage_offset != 0) append_member(out, key::kStorageOffset, value.storage_offset);
   if (value.version != 0) append_member(out, key::kVersion, value.version);
   if (value.producer >= 0) append_member(out, key::kFrom, value.producer);
-  if (value.leaf != nullptr) append_member(out, key::kLeaf, *value.leaf);
+  if (leaf != nullptr) append_member(out, key::kLeaf, *leaf);
 }
 
 }  // namespace
@@ -178,6 +188,14 @@ void append_location(RecordText& out, const PayloadLocation& payload) {
   append_member(out, key::kBytes, payload.size_bytes);
 }
 
+void append_view(RecordText& out, int64_t of, const PayloadLocation& payload) {
+  out += key::kView.member();
+  out += '{';
+  append_first(out, key::kViewOf, static_cast<uint64_t>(of));
+  append_location(out, payload);
+  out += '}';
+}
+
 void append_statistics(RecordText& out, const stats::TensorStats& stats) {
   out += key::kStats.member();
   out += '{';
@@ -215,9 +233,119 @@ std::span<const int64_t> RecordBatch::shape_of(const Record& record) const {
   return {dims.data() + record.first_dim, static_cast<size_t>(record.ndim)};
 }
 
+std::span<const int64_t> RecordBatch::dims_of(const Record& record) const {
+  if (!record.has_shape) return {};
+  const auto count = static_cast<size_t>(record.ndim) * (record.has_strides ? 2 : 1);
+  return {dims.data() + record.first_dim, count};
+}
+
+std::string_view RecordBatch::text_of(const Record& record) const {
+  return std::string_view(text).substr(record.text_begin, record.text_size);
+}
+
 std::span<const int64_t> RecordBatch::strides_of(const Record& record) const {
   if (!record.has_strides) return {};
   return {dims.data() + record.first_dim + record.ndim, static_cast<size_t>(record.ndim)};
+}
+
+// ---- lines that stand for others ----------------------------------------------------------------
+
+bool EarlierLines::Line::is_of(const Record& record) const {
+  return node == record.node && operation == record.operation && slot == record.slot &&
+         operation_index == record.operation_index && call == record.call && role == record.role &&
+         kind == record.kind;
+}
+
+bool EarlierLines::Line::says(const RecordBatch& batch, const Record& record) const {
+  if (order != record.order || dtype_name != record.dtype_name || writes != record.writes ||
+      leaf != record.value.leaf || more != record.more || has_shape != record.has_shape ||
+      has_strides != record.has_strides || ndim != record.ndim)
+    return false;
+  if (has_shape && !std::ranges::equal(dims, batch.dims_of(record))) return false;
+  return text == batch.text_of(record);
+}
+
+void EarlierLines::Line::take(const RecordBatch& batch, const Record& record) {
+  node = record.node;
+  operation = record.operation;
+  slot = record.slot;
+  operation_index = record.operation_index;
+  call = record.call;
+  role = record.role;
+  kind = record.kind;
+  has_shape = record.has_shape;
+  has_strides = record.has_strides;
+  ndim = record.ndim;
+  number = record.number;
+  step = record.step;
+  order = record.order;
+  dtype_name = record.dtype_name;
+  writes = record.writes;
+  leaf = record.value.leaf;
+  more = record.more;
+  const std::span<const int64_t> sizes = batch.dims_of(record);
+  dims.assign(sizes.begin(), sizes.end());
+  text = batch.text_of(record);
+}
+
+size_t EarlierLines::hash_of(const Record& record) {
+  size_t hash = 0;
+  const auto mix = [&hash](uint64_t part) { hash = (hash ^ part) * 0x9E3779B97F4A7C15ull; };
+  mix(reinterpret_cast<uintptr_t>(record.node));
+  mix(reinterpret_cast<uintptr_t>(record.operation));
+  mix(reinterpret_cast<uintptr_t>(record.slot));
+  mix(static_cast<uint64_t>(record.operation_index) << 32 | record.call);
+  mix(static_cast<uint64_t>(record.role) << 8 | static_cast<uint64_t>(record.kind));
+  return hash >> 32;
+}
+
+void EarlierLines::grow() {
+  slots_.assign(2 * slots_.size(), 0);
+  const size_t mask = slots_.size() - 1;
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    Record record;
+    record.node = lines_[i].node;
+    record.operation = lines_[i].operation;
+    record.slot = lines_[i].slot;
+    record.operation_index = lines_[i].operation_index;
+    record.call = lines_[i].call;
+    record.role = lines_[i].role;
+    record.kind = lines_[i].kind;
+    size_t at = hash_of(record) & mask;
+    while (slots_[at] != 0) at = (at + 1) & mask;
+    slots_[at] = static_cast<uint32_t>(i + 1);
+  }
+}
+
+// nullptr: there is none, and no room for it.
+EarlierLines::Line* EarlierLines::line_of(const Record& record) {
+  if (next_ < lines_.size() && lines_[next_].is_of(record)) return &lines_[next_++];
+  const size_t mask = slots_.size() - 1;
+  size_t at = hash_of(record) & mask;
+  for (; slots_[at] != 0; at = (at + 1) & mask) {
+    if (!lines_[slots_[at] - 1].is_of(record)) continue;
+    next_ = slots_[at];
+    return &lines_[next_ - 1];
+  }
+  if (lines_.size() >= kMostLines) return nullptr;
+  lines_.emplace_back();
+  slots_[at] = static_cast<uint32_t>(lines_.size());
+  next_ = lines_.size();
+  return &lines_.back();
+}
+
+std::optional<uint64_t> EarlierLines::find(const RecordBatch& batch, const Record& record) {
+  const bool is_plain = record.kind == RecordKind::Tensor || record.kind == RecordKind::Operator;
+  const bool has_more = record.more != nullptr && !record.more_repeats;
+  if (!is_plain || has_more || record.step < 0 || record.text_size > kMostTextBytes)
+    return std::nullopt;
+  Line* line = line_of(record);
+  if (line == nullptr) return std::nullopt;
+  const bool is_new = line->node == nullptr;
+  if (!is_new && line->step != record.step && line->says(batch, record)) return line->number;
+  line->take(batch, record);
+  if (is_new && 2 * lines_.size() > slots_.size()) grow();
+  return std::nullopt;
 }
 
 void RecordText::grow(size_t size) {
@@ -285,25 +413,49 @@ bool RecordLines::add_earlier_statistics(const Record& record) {
   return true;
 }
 
+// What is another in each step.
+void RecordLines::append_like(size_t index, uint64_t like) {
+  const Record& record = batch_->records[index];
+  RecordText& out = lines_;
+  append_member(out, key::kStep, record.step);
+  append_member(out, key::kLike, static_cast<int64_t>(like));
+  if (record.kind == RecordKind::Operator) {
+    out += "}\n";
+    return;
+  }
+  if (record.device != nullptr) append_member(out, key::kDevice, record.device);
+  if (record.repeats) {
+    append_member(out, key::kSameAs, record.same_as);
+  } else {
+    append_place(out, record);
+    if (record.stats) add_statistics(index);
+    if (record.digest) append_member(out, key::kDigest, stats::digest_text(*record.digest));
+  }
+  if (record.value.id >= 0) append_value_identity(out, record.value, nullptr);
+  out += "}\n";
+}
+
 void RecordLines::append(size_t index) {
   const RecordBatch& batch = *batch_;
   const Record& record = batch.records[index];
   RecordText& out = lines_;
   out += '{';
   append_first(out, key::kNumber, record.number);
+  if (const std::optional<uint64_t> like = earlier_lines_.find(batch, record)) {
+    append_like(index, *like);
+    return;
+  }
   add_call(record);
-  const std::string_view text =
-      std::string_view(batch.text).substr(record.text_begin, record.text_size);
+  const std::string_view text = batch.text_of(record);
   if (record.kind == RecordKind::Operator) {
     append_operator(out, record, text);
     return;
   }
   append_tensor(out, record, batch.shape_of(record), batch.strides_of(record));
-  if (record.payload) append_location(out, *record.payload);
-  if (record.same_as >= 0) append_member(out, key::kSameAs, record.same_as);
+  append_place(out, record);
   if (record.stats) add_statistics(index);
   if (record.digest) append_member(out, key::kDigest, stats::digest_text(*record.digest));
-  if (record.value.id >= 0) append_value_identity(out, record.value);
+  if (record.value.id >= 0) append_value_identity(out, record.value, record.value.leaf);
   if (record.kind == RecordKind::Value) {
     out += key::kValue.member();
     out += text;

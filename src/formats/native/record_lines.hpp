@@ -55,18 +55,21 @@ struct Record {
   RecordKind kind = RecordKind::Tensor;
   bool has_shape = false;
   bool first_copy = false;  // the payload was written for this record: it gets a header entry
+  bool is_view = false;     // its elements lie in `payload` as `strides` say, not in C order
   DType dtype = DType::Float32;
   const char* dtype_name = nullptr;  // static text; nullptr when unknown
   const char* device = nullptr;      // static text; nullptr means "cpu"
   bool raw_bytes = false;  // the payload is not `dtype` by `shape`: a step file calls it bytes
   /// Further members of the line, `"ne":[4,1,1,1]`; lives as long as the writer. nullptr: none.
   const std::string* more = nullptr;
+  bool more_repeats = false;  // a line that is like this one need not say `more` again
   int32_t ndim = 0;
   /// Into RecordBatch::dims: `ndim` sizes, then `ndim` strides when has_strides.
   uint32_t first_dim = 0;
   bool has_strides = false;
   std::optional<PayloadLocation> payload;
   int64_t same_as = -1;  // number of the record whose payload this one shares
+  bool repeats = false;  // place, statistics and digest are those of that record, too
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;
   ValueIdentity value;
@@ -100,6 +103,9 @@ struct RecordBatch {
   [[nodiscard]] uint64_t size_bytes() const;
   [[nodiscard]] std::span<const int64_t> shape_of(const Record& record) const;
   [[nodiscard]] std::span<const int64_t> strides_of(const Record& record) const;
+  /// The sizes, and the strides behind them where they are known.
+  [[nodiscard]] std::span<const int64_t> dims_of(const Record& record) const;
+  [[nodiscard]] std::string_view text_of(const Record& record) const;
   void set_dims(Record& record, std::span<const int64_t> shape, std::span<const int64_t> strides);
   void set_text(Record& record, std::string_view content);
   /// Forgets the records and keeps the memory.
@@ -163,6 +169,54 @@ class PreparedLines {
   virtual void append(uint64_t first, RecordText& out, EntryFunction entry, void* data) = 0;
 };
 
+/// The lines that were written in full, to be referred to in later steps, where a call of a node
+/// mostly says the same again. Bounded, as are its texts.
+class EarlierLines {
+ public:
+  /// The number of a line of an earlier step that says the same of node, call and form of the tensor, or of
+  /// the operator and its arguments. Nothing: `record` is the one to refer to from now on.
+  [[nodiscard]] std::optional<uint64_t> find(const RecordBatch& batch, const Record& record);
+
+ private:
+  struct Line {
+    // Where it belongs: one line a step.
+    const RecordNode* node = nullptr;
+    const std::string* operation = nullptr;
+    const std::string* slot = nullptr;
+    uint32_t operation_index = 0;
+    uint32_t call = 0;
+    Role role = Role::Output;
+    RecordKind kind = RecordKind::Tensor;
+    // What it says.
+    bool has_shape = false;
+    bool has_strides = false;
+    int32_t ndim = 0;
+    uint64_t number = 0;
+    int64_t step = 0;
+    uint64_t order = 0;
+    const char* dtype_name = nullptr;
+    const std::string* writes = nullptr;
+    const std::string* leaf = nullptr;
+    const std::string* more = nullptr;
+    std::vector<int64_t> dims = {};
+    std::string text = {};
+
+    [[nodiscard]] bool is_of(const Record& record) const;
+    [[nodiscard]] bool says(const RecordBatch& batch, const Record& record) const;
+    void take(const RecordBatch& batch, const Record& record);
+  };
+  static constexpr size_t kMostLines = 65536;
+  static constexpr size_t kMostTextBytes = 1024;
+
+  [[nodiscard]] static size_t hash_of(const Record& record);
+  [[nodiscard]] Line* line_of(const Record& record);
+  void grow();
+
+  std::vector<Line> lines_;
+  std::vector<uint32_t> slots_ = std::vector<uint32_t>(4096, 0);  // place in lines_ + 1; 0 is empty
+  size_t next_ = 0;  // the line behind the one found last: most models repeat their order
+};
+
 /// The lines of records.jsonl. Remembers what neighbouring lines have in common, and statistics
 /// that lines repeat: the text is the same without, only slower.
 class RecordLines {
@@ -200,11 +254,13 @@ class RecordLines {
   static constexpr size_t kMostEarlierStatistics = 16384;
 
   void add_call(const Record& record);
+  void append_like(size_t index, uint64_t like);
   void add_statistics(size_t index);
   [[nodiscard]] bool add_earlier_statistics(const Record& record);
 
   const RecordBatch* batch_ = nullptr;
   RecordText lines_;
+  EarlierLines earlier_lines_;
   Call call_;
   RecordText call_text_;
   std::vector<Place> stats_places_;  // in lines_, by index in the batch
@@ -234,6 +290,8 @@ void append_tensor(RecordText& out, const Record& record, std::span<const int64_
                    std::span<const int64_t> strides);
 /// `file`, `offset` and `bytes`.
 void append_location(RecordText& out, const PayloadLocation& payload);
+/// `view`: a place in the bytes that the record numbered `of` has.
+void append_view(RecordText& out, int64_t of, const PayloadLocation& payload);
 void append_statistics(RecordText& out, const stats::TensorStats& stats);
 /// The operator of a record as part of its node: "model.norm::aten.mul.Tensor.1".
 [[nodiscard]] std::string node_name(const Record& record);

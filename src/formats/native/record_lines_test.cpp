@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/native/record_lines.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -83,6 +84,87 @@ TEST(RecordLines, LeavesOutCountsOfZero) {
       R"({"n":1,"step":0,"node":"model.\"norm\"","type":"Norm","order":5,"role":"output","slot":"self",)"
       R"("dtype":"float32","stats":{"count":4,"nan":2,"min":-0.1,"max":1e+300,"mean":0.5,"l2":3}})"
       "\n");
+}
+
+TEST(RecordLines, LeaveToALineOfAnEarlierStepWhatThatSays) {
+  const std::string file = "f", leaf = "m.weight", list = R"(["self"])";
+  const auto step_of = [&](uint64_t first, int64_t step, std::vector<int64_t> sizes) {
+    RecordBatch batch;
+    for (uint64_t i = 0; i < 4; ++i) {
+      Record record = tensor_record(first + i, 5, i < 3 ? &kOperation : nullptr, 0.5,
+                                    i == 2 ? static_cast<int64_t>(first) + 1 : -1);
+      record.step = step;
+      record.role = i == 1 ? Role::Input : Role::Output;
+      record.call = i == 2 ? 1 : 0;
+      if (i == 0) {
+        record.kind = RecordKind::Operator;
+        record.stats.reset();
+        record.writes = &list;
+        batch.set_text(record, R"({"self":1})");
+      } else {
+        record.value = {.id = 7, .storage = 3, .producer = 0, .leaf = i == 1 ? &leaf : nullptr};
+        record.payload = PayloadLocation{&file, 64, 16};
+        batch.set_dims(record, sizes, std::vector<int64_t>{1});
+        record.repeats = i == 2;
+      }
+      batch.records.push_back(record);
+    }
+    return batch;
+  };
+  RecordLines lines;
+  const RecordBatch first = step_of(0, 0, {4});
+  EXPECT_EQ(together(lines, first), one_by_one(first));
+  const std::string own =
+      R"("file":"f","offset":64,"bytes":16,"stats":{"count":4,"min":-0.1,"max":1e+300,"mean":0.5,"l2":3})";
+  const std::string ids = R"("vid":7,"storage":3,"from":0}
+)";
+  EXPECT_EQ(together(lines, step_of(4, 1, {4})),
+            "{\"n\":4,\"step\":1,\"like\":0}\n"
+            "{\"n\":5,\"step\":1,\"like\":1," +
+                own + "," + ids + "{\"n\":6,\"step\":1,\"like\":2,\"same_as\":5," + ids +
+                "{\"n\":7,\"step\":1,\"like\":3," + own + "," + ids);
+  // Another shape is written in full, and referred to from then on.
+  const RecordBatch other = step_of(8, 2, {2});
+  const std::string text = together(lines, other);
+  EXPECT_EQ(text.substr(text.find('\n') + 1),
+            one_by_one(other).substr(one_by_one(other).find('\n') + 1));
+  EXPECT_TRUE(text.starts_with("{\"n\":8,\"step\":2,\"like\":0}\n"));
+  EXPECT_THAT(together(lines, step_of(12, 3, {2})),
+              testing::HasSubstr("{\"n\":13,\"step\":3,\"like\":9,"));
+}
+
+TEST(RecordLines, KeepWhatTheyReferToForAsManyLinesAsTheyHave) {
+  // 10 000 nodes: more than the table begins with.
+  std::vector<RecordNode> nodes(10'000);
+  RecordBatch steps[2];
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    Record record = tensor_record(i, 5, nullptr, 0.5);
+    // In another order in the second step.
+    record.node = &nodes[i < 10'000 ? i : 19'999 - i];
+    record.step = i < 10'000 ? 0 : 1;
+    steps[record.step].records.push_back(record);
+  }
+  RecordLines lines;
+  EXPECT_EQ(together(lines, steps[0]).find("\"like\""), std::string::npos);
+  const std::string text = together(lines, steps[1]);
+  for (uint64_t i = 10'000; i < 20'000; i += 999) {
+    const std::string begin =
+        "{\"n\":" + std::to_string(i) + ",\"step\":1,\"like\":" + std::to_string(19'999 - i) + ",";
+    EXPECT_NE(text.find(begin), std::string::npos) << begin;
+  }
+}
+
+TEST(RecordLines, TellWhereAViewLies) {
+  const std::string file = "step-000000.safetensors";
+  RecordBatch batch;
+  batch.records = {tensor_record(0, 5, nullptr, 0.5), tensor_record(1, 5, nullptr, 0.5, 0)};
+  batch.records[1].payload = PayloadLocation{&file, 4100, 20};
+  batch.records[1].is_view = true;
+  RecordLines lines;
+  EXPECT_THAT(
+      together(lines, batch),
+      testing::HasSubstr(
+          R"("view":{"of":0,"file":"step-000000.safetensors","offset":4100,"bytes":20},"stats":)"));
 }
 
 TEST(RecordLines, WriteASketchAsTheBitsOfItsFloats) {

@@ -84,11 +84,11 @@ class Key {
 namespace key {
 
 // A line of records.jsonl, in the order in which they are written.
-inline constexpr Key kRun("run"), kNumber("n"), kStep("step"), kNode("node"), kType("type"),
-    kCall("call"), kOrder("order"), kRole("role"), kSlot("slot"), kKind("kind"), kDtype("dtype"),
-    kShape("shape"), kStrides("strides"), kDevice("device"), kFile("file"), kOffset("offset"),
-    kBytes("bytes"), kSameAs("same_as"), kStats("stats"), kDigest("digest"), kValue("value"),
-    kReason("reason");
+inline constexpr Key kRun("run"), kNumber("n"), kStep("step"), kLike("like"), kNode("node"),
+    kType("type"), kCall("call"), kOrder("order"), kRole("role"), kSlot("slot"), kKind("kind"),
+    kDtype("dtype"), kShape("shape"), kStrides("strides"), kDevice("device"), kFile("file"),
+    kOffset("offset"), kBytes("bytes"), kView("view"), kSameAs("same_as"), kStats("stats"),
+    kDigest("digest"), kValue("value"), kReason("reason");
 // Which value it is, at operator level.
 inline constexpr Key kValueId("vid"), kStorage("storage"), kStorageOffset("storage_offset"),
     kVersion("version"), kFrom("from"), kLeaf("leaf");
@@ -99,6 +99,8 @@ inline constexpr Key kModule("module"), kArguments("args"), kWrites("writes");
 inline constexpr Key kClass("class"), kSizes("ne"), kBlock("block"), kBlockBytes("block_bytes");
 // Of ATB's tensors: when it was taken. `format`, below, is the number of its memory format.
 inline constexpr Key kMoment("moment");
+// `view`, beside `file`, `offset` and `bytes`
+inline constexpr Key kViewOf("of");
 // `stats`
 inline constexpr Key kCount("count"), kNan("nan"), kPositiveInf("pos_inf"), kNegativeInf("neg_inf"),
     kMin("min"), kMax("max"), kMean("mean"), kL2("l2"), kSketch("sketch");

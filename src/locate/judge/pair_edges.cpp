@@ -6,6 +6,7 @@
 
 #include "locate/judge/pair_tests.hpp"
 #include "reference/wide.hpp"
+#include "run/strided_payload.hpp"
 
 namespace assay::locate {
 namespace {
@@ -138,15 +139,10 @@ class EdgeTest {
     if (made.value != mine.value) return true;  // a view's place, or written to in between
     const run::TensorRecord& written = pair_.mine.run->records[made.record];
     const run::TensorRecord& read = pair_.mine.run->records[mine.record];
-    if (!written.bytes || !read.bytes || same_place(*written.bytes, *read.bytes)) return true;
+    if (!written.bytes || !read.bytes || run::has_same_payload(written, read)) return true;
     if (equal_content(pair_.mine, made.record, pair_.mine, mine.record).value_or(true)) return true;
     add_edge(op, partner, mine, "did not receive what " + operator_text(producer) + " wrote");
     return false;
-  }
-
-  static bool same_place(const run::ByteLocation& a, const run::ByteLocation& b) {
-    return a.raw && b.raw && a.file == b.file && a.offset == b.offset &&
-           a.size_bytes == b.size_bytes;
   }
 
   [[nodiscard]] static std::optional<bool> equal_content(const Program& a, size_t a_record,

@@ -20,6 +20,7 @@
 #include "reference/products/matmul.hpp"
 #include "reference/wide.hpp"
 #include "run/common_names.hpp"
+#include "run/strided_payload.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/equal_bytes.hpp"
 
@@ -127,9 +128,7 @@ Result<bool> is_same_value(const Tensor& a, const Tensor& b) {
 }
 
 bool same_place(const run::TensorRecord& a, const run::TensorRecord& b) {
-  return a.bytes && b.bytes && a.bytes->raw && b.bytes->raw && a.bytes->file == b.bytes->file &&
-         a.bytes->offset == b.bytes->offset && a.bytes->size_bytes == b.bytes->size_bytes &&
-         a.dtype == b.dtype && a.shape == b.shape;
+  return run::has_same_payload(a, b) && a.dtype == b.dtype && a.shape == b.shape;
 }
 
 class Walker {

@@ -10,6 +10,7 @@
 #include "locate/program/program.hpp"
 #include "locate/program/storage_state.hpp"
 #include "report/html/flow_builder.hpp"
+#include "run/strided_payload.hpp"
 
 namespace assay::report::html {
 namespace {
@@ -257,7 +258,9 @@ class ProgramFlow {
     // Less than 2^24 files of less than 1 TiB.
     one.high = files_.try_emplace(record.bytes->file, files_.size()).first->second << 40 |
                record.bytes->size_bytes;
+    // Of a view the order of its elements counts, too; offsets are less than 2^40.
     one.low = record.bytes->offset;
+    if (run::is_strided(record)) one.low |= static_cast<uint64_t>(record.strides.handle()) << 40;
     one.scope |= kBytes;
     return one;
   }

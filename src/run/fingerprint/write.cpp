@@ -13,6 +13,7 @@
 #include "run/fingerprint/numbers.hpp"
 #include "run/fingerprint/schema.hpp"
 #include "run/logits.hpp"
+#include "run/strided_payload.hpp"
 #include "stats/whole_tensor.hpp"
 
 namespace assay::run {
@@ -156,6 +157,11 @@ class Writer {
  private:
   // ---- which values there are, and what is kept of them
 
+  /// Where its bytes lay is nothing of a value.
+  static InternedText memory_of(const TensorRecord& record) {
+    return has_plain_values(record) ? InternedText() : record.memory_format;
+  }
+
   ValueKey key_of(size_t index) const {
     const TensorRecord& record = run_.records[index];
     // Without ids the same bytes are the same value; without bytes each is one for itself.
@@ -164,6 +170,7 @@ class Writer {
     if (record.value_id < 0 && record.bytes) {
       file = record.bytes->file + ":" + record.bytes->member;
       place = record.bytes->offset;
+      if (is_strided(record)) file += ":" + std::to_string(record.strides.handle());
     } else if (record.value_id >= 0) {
       place = 0;
     }
@@ -176,7 +183,7 @@ class Writer {
             record.storage_offset,
             record.storage_version,
             record.leaf,
-            record.memory_format};
+            memory_of(record)};
   }
 
   void find_values() {
@@ -280,7 +287,7 @@ class Writer {
     }
     const TensorRecord* record = stored(*value);
     if (record == nullptr) record = in_checkpoint(run_.records[value->records.front()]);
-    if (record == nullptr || !record->memory_format.empty()) return {};
+    if (record == nullptr || !has_plain_values(*record)) return {};
     ASSAY_TRY(const Tensor tensor, load_tensor(*record));
     value->digest = stats::digest_of(tensor.view);
     value->has |= kHasDigest;
@@ -303,7 +310,7 @@ class Writer {
   /// What no checkpoint has: integers, what no operator made, buffers.
   [[nodiscard]] bool may_be_kept(const Value& value) const {
     const TensorRecord& first = run_.records[value.records.front()];
-    if (!first.dtype || !first.shape || !first.memory_format.empty()) return false;
+    if (!first.dtype || !first.shape || !has_plain_values(first)) return false;
     if (info(*first.dtype).element_bits % 8 != 0) return false;
     if (any_of(value, [](const TensorRecord& one) { return one.role == Role::Weight; }))
       return false;
@@ -489,7 +496,7 @@ class Writer {
     put(column::kOffset, record.storage_offset);
     put(column::kWrites, record.storage_version);
     put(column::kLeaf, texts_.of(record.leaf));
-    put(column::kMemory, texts_.of(record.memory_format));
+    put(column::kMemory, texts_.of(memory_of(record)));
     put(column::kHas, value.has);
     if (value.choices) put(column::kRows, static_cast<int64_t>(value.choices->rows.size()));
     if ((value.has & (kHasRounded | kHasExact)) == 0) return;

@@ -24,6 +24,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+from bench import record_lines  # noqa: E402
 from bench.damaging import (  # noqa: E402
     Damaged,
     changed_entries,
@@ -156,7 +157,7 @@ def test_a_damaged_golden_accuses_nobody(runs: Runs, tmp_path: Path) -> None:
 def twin_of(runs: Runs, record: dict[str, Any]) -> Optional[bytes]:
     """The bytes that golden has in that record's place."""
     place = ("step", "node", "role", "slot")
-    for other in map(json.loads, (runs.golden / "rank0" / "records.jsonl").read_text().splitlines()):
+    for other in record_lines.read(runs.golden / "rank0" / "records.jsonl"):
         if "file" in other and all(other.get(key) == record.get(key) for key in place):
             return content_of(runs.golden, other)
     return None
@@ -208,7 +209,7 @@ def test_a_zeroed_tensor_is_named(runs: Runs, tmp_path: Path, side: str) -> None
 
 def names_one(text: str, run: Path, record: dict[str, Any]) -> bool:
     """Whether one of the records that share the payload is named."""
-    records = map(json.loads, (run / "rank0" / "records.jsonl").read_text().splitlines())
+    records = record_lines.read(run / "rank0" / "records.jsonl")
     same = [r for r in records if (r.get("file"), r.get("offset")) == (record["file"], record["offset"])]
     return any(f"{r['node'] or 'the model'} {r['role']}" in text for r in same)
 
