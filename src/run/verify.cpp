@@ -36,7 +36,7 @@ class Verifier {
 
   Result<Verification> verify() {
     const std::vector<const TensorRecord*> payloads = list_payloads();
-    if (run_.layout == Layout::Native) list_step_files();
+    if (run_.layout == Layout::Native || run_.layout == Layout::NativeGraph) list_step_files();
     const size_t total = payloads.size() + files_.size();
     const unsigned jobs = resolve_job_count(options_.jobs);
     try {

@@ -143,7 +143,18 @@ class Backend:
             return RunFolder(folder, {**properties, "engine": "interpreter"}, with_time=False, **queue)
         if self.request is None:
             return None
-        return RunFolder(self.request.path or os.getcwd(), properties, models=self.request.entries, **queue)
+        native: Optional[dict[str, Any]] = None
+        if execution.layout.raw == "native":
+            if self.request.scene or self.request.operators:
+                tell('execution.layout is "ge" for scenes and dump_op_switch: their reports are files of that layout.')
+            else:
+                # Kernels of Inductor and functions without a schema write without telling.
+                verify = self.engine != "interpreter" or self._level == 0
+                native = {"data": self.request.data, "verify": verify}
+                properties["statistics"] = list(self.request.statistics)
+        return RunFolder(
+            self.request.path or os.getcwd(), properties, models=self.request.entries, native=native, **queue
+        )
 
     @property
     def alive(self) -> bool:
@@ -313,6 +324,10 @@ class Backend:
 
             made: Runner = _fused.make_runner(gm, example_inputs, graph, plan, folder, self.config)
             return made
+        if folder.run.is_native:
+            from assay.torch.graph._native import NativeRunner
+
+            return NativeRunner(gm, graph, folder, plain)
         return InterpreterRunner(gm, graph, self._observers(graph, plan, folder), plain)
 
     def _observers(self, graph: Graph, plan: Plan, folder: GraphFolder) -> list[OperatorObserver]:
