@@ -20,6 +20,7 @@
 #include "cli/convert/dump_converter.hpp"
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/convert/dump_writer.hpp"
+#include "cli/convert/ge_tree_run.hpp"
 #include "cli/convert/graph_conversion.hpp"
 #include "cli/convert/msprobe_run.hpp"
 #include "cli/convert/numpy_tensor.hpp"
@@ -155,10 +156,10 @@ Result<Tensor> load_as(const run::TensorRecord& record, const std::optional<DTyp
 }
 
 std::string format_problem(std::string_view name) {
-  constexpr std::string_view kOthers[] = {"cann", "statistics", "msprobe"};
+  constexpr std::string_view kOthers[] = {"cann", "statistics", "msprobe", "ge-tree"};
   if (tensor_file_format(name) || std::ranges::find(kOthers, name) != std::end(kOthers)) return {};
   return assay::quoted(name) +
-         " is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe";
+         " is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe, ge-tree";
 }
 
 Result<DType> parse_dtype(const std::string& name) {
@@ -166,9 +167,9 @@ Result<DType> parse_dtype(const std::string& name) {
   return fail(Errc::Usage, "unknown type " + assay::quoted(name));
 }
 
-/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, or a run of
-/// msprobe.
-enum class Target : uint8_t { Tensors, Dump, Statistics, Msprobe };
+/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, a run of
+/// msprobe, or a dump of graph mode.
+enum class Target : uint8_t { Tensors, Dump, Statistics, Msprobe, GeTree };
 
 class Converter {
  public:
@@ -192,7 +193,8 @@ class Converter {
     if (target_ == Target::Statistics) return write_statistics();
     if (const Status read = prepare(); !read) return report_error(read.error(), hint_);
     const Status written = target_ == Target::Dump      ? write_dump()
-                           : target_ == Target::Msprobe ? write_msprobe()
+                           : target_ == Target::Msprobe ? write_run(write_msprobe_run)
+                           : target_ == Target::GeTree  ? write_run(write_ge_tree_run)
                            : to_folder_                 ? write_folder()
                                                         : write_single();
     if (!written) return report_error(written.error(), hint_);
@@ -227,6 +229,10 @@ class Converter {
       target_ = Target::Msprobe;
       return {};
     }
+    if (options_.format == "ge-tree") {
+      target_ = Target::GeTree;
+      return {};
+    }
     if (!options_.inputs.empty() || !options_.op_name.empty() || !options_.op_type.empty())
       return fail(usage("--input, --op-name and --op-type take effect only with --format cann"));
     std::optional<TensorFileFormat> format;
@@ -252,7 +258,7 @@ class Converter {
     for (const size_t i : select_records(run_, options_.filter)) {
       const run::TensorRecord& record = run_.records[i];
       if (!options_.member.empty() && record.slot != options_.member) continue;
-      if (target_ == Target::Msprobe) {
+      if (target_ == Target::Msprobe || target_ == Target::GeTree) {
         chosen_.push_back(i);
         continue;
       }
@@ -492,12 +498,12 @@ class Converter {
     return write_dump_file(path, content);
   }
 
-  // ---- into a run of msprobe ----
+  // ---- into a run of another layout ----
 
-  Status write_msprobe() {
+  template <typename Write>
+  Status write_run(Write write) {
     ASSAY_TRY_STATUS(check_target(options_.out));
-    ASSAY_TRY(const std::vector<std::string> problems,
-              write_msprobe_run(run_, chosen_, options_.out));
+    ASSAY_TRY(const std::vector<std::string> problems, write(run_, chosen_, options_.out));
     for (const std::string& problem : problems) say("warning", problem);
     failed_ = problems.size();
     return {};
@@ -548,7 +554,8 @@ Command convert_command(const Caller& caller) {
                   options->out);
   command.add("--format, --to VALUE",
               "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table; "
-              "msprobe: a run as its debugger writes it",
+              "msprobe: a run as its debugger writes it; ge-tree: a native run of compiled graphs as "
+              "a file an operator",
               options->format, format_problem);
   command.add("--name VALUE", "Node or tensor of a run, or a pattern, as for assay show",
               options->filter.name);

@@ -150,8 +150,12 @@ class Backend:
             else:
                 # Kernels of Inductor and functions without a schema write without telling.
                 verify = self.engine != "interpreter" or self._level == 0
-                native = {"data": self.request.data, "verify": verify}
-                properties["statistics"] = list(self.request.statistics)
+                native = {
+                    "data": self.request.data,
+                    "mode": self.request.mode,
+                    "statistics": ",".join(self.request.statistics),
+                    "verify": verify,
+                }
         return RunFolder(
             self.request.path or os.getcwd(), properties, models=self.request.entries, native=native, **queue
         )

@@ -13,7 +13,6 @@ call of ours behind every operator that is wanted.
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +43,8 @@ class NativeRun:
         path: folder of the run; made.
         properties: for the manifest.
         data: "tensor" or "stats".
+        mode: which operands the request asked for, for conversions.
+        statistics: names of ``dump_stats``, joined by commas, for conversions.
         verify: never trust that bytes of a storage are those of before: for code that writes without telling.
         queue_bytes, drop: of the sink.
 
@@ -52,15 +53,31 @@ class NativeRun:
     """
 
     def __init__(
-        self, path: str, properties: dict[str, Any], *, data: str, verify: bool, queue_bytes: int, drop: bool
+        self,
+        path: str,
+        properties: dict[str, Any],
+        *,
+        data: str,
+        mode: str,
+        statistics: str,
+        verify: bool,
+        queue_bytes: int,
+        drop: bool,
     ) -> None:
         self._folder = _Folder(Path(path), beside=False, overwrite=False)
         full = data == "tensor"
-        self._config = {"level": LEVEL, "data": "full" if full else "stats", "verify": verify, **properties}
+        self._config = {
+            "level": LEVEL,
+            "data": "full" if full else "stats",
+            "mode": mode,
+            "statistics": statistics,
+            "verify": verify,
+            **properties,
+        }
         self._device = DevicePath(stats=True, data=full)
         self.session = _capture.Session(
             folder=str(self._folder.rank),
-            data=self._config["data"],
+            data=str(self._config["data"]),
             verify=verify,
             device=self._device,
             queue_bytes=queue_bytes,
