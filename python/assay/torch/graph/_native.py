@@ -27,7 +27,7 @@ from assay.errors import Error
 from assay.torch._device import DevicePath
 from assay.torch.capture import _Folder
 from assay.torch.graph._build import Number, has_tensors, input_values, is_result_item, reads_tensors
-from assay.torch.graph._interpreter import OperatorObserver, Tensors
+from assay.torch.graph._interpreter import OperatorObserver, Tensors, overwrites_inputs
 from assay.torch.graph._log import logger
 from assay.torch.graph._model import Graph, Operator
 
@@ -143,7 +143,7 @@ class _Operators:
 
     def reads_inputs(self, operator: Operator) -> bool:
         mask = self._folder.mask(operator)
-        return mask is not None and mask.inputs and operator.type != "Data"
+        return mask is not None and mask.inputs and operator.type not in ("Data", "Const")
 
     def add(self, operator: Operator, constants: Sequence[tuple[int, torch.Tensor]] = ()) -> int:
         """Returns the operator's number. `constants`: numbers among its inputs; of a Const its value."""
@@ -248,11 +248,11 @@ def _instrumented(module: fx.GraphModule, graph: Graph, operators: _Operators) -
 
 
 def _written_by(node: fx.Node) -> list[fx.Node]:
-    """The values that a node may overwrite: those its schema marks, of a higher-order operator all of them."""
+    """The values that a node may overwrite: those its schema marks; where there is none, and it may, all of them."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
-        higher_order = isinstance(node.target, torch._ops.HigherOrderOperator)
-        return [value for value in node.all_input_nodes if value.op != "get_attr"] if higher_order else []
+        may = isinstance(node.target, torch._ops.HigherOrderOperator) or overwrites_inputs(node)
+        return [value for value in node.all_input_nodes if value.op != "get_attr"] if may else []
     written: list[fx.Node] = []
     for index, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
