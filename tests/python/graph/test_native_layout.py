@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from dump_reading import read_dump, run_folder
+from test_two_ranks import RANK
 
 import assay
 from assay.torch.graph import CompilerConfig, get_backend, step
@@ -378,6 +379,25 @@ def test_a_second_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
     assert ["earlier" in warning for warning in run.warnings] == [True]
 
 
+@pytest.mark.slow
+def test_two_ranks_are_one_run(tmp_path: Path) -> None:
+    program = RANK.replace("backend = get", 'config.execution.layout = "native"\nbackend = get')
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
+    words = [[sys.executable, "-c", program, str(rank), str(tmp_path)] for rank in (0, 1)]
+    ranks = [subprocess.Popen(one, env=environment, stderr=subprocess.PIPE, text=True) for one in words]
+    for process in ranks:
+        _, errors = process.communicate(timeout=180)
+        assert process.returncode == 0, errors
+    run = assay.open(tmp_path)
+    assert (run.layout, run.ranks, run.coverage.complete, run.verify()) == ("native-graph", [0, 1], True, ())
+    results = [r.numpy().tolist() for r in run.records if r.op_type == "Add" and r.role == "output"]
+    assert results == [[1.0] * 3, [3.0] * 3]  # 0 * 2 + 1 and 1 * 2 + 1
+    assert command("convert", tmp_path, tmp_path / "out", "--to", "ge-tree").returncode == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "worldsize2_global_rank0", "worldsize2_global_rank1",
+    ]  # fmt: skip
+
+
 def test_scenes_keep_the_layout_of_their_files(tmp_path: Path) -> None:
     (tmp_path / "dump.json").write_text(json.dumps({"dump": {"dump_path": str(tmp_path), "dump_debug": "on"}}))
     config = CompilerConfig()
@@ -454,6 +474,7 @@ def check_killed(folder: Path) -> int:
     return len(records)
 
 
+@pytest.mark.slow
 def test_sixty_kills_leave_runs_that_are_right_as_far_as_they_go(tmp_path: Path) -> None:
     seed = int(os.environ.get("ASSAY_TEST_SEED", random.randrange(2**32)))
     print(f"seed: ASSAY_TEST_SEED={seed}")

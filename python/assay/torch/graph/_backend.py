@@ -20,6 +20,7 @@ from typing import Any, Callable, Optional
 import torch
 from torch import fx
 
+from assay.errors import Error
 from assay.torch.graph import _graph_text, _options_dict
 from assay.torch.graph._build import build_graph, has_tensors, no_modes
 from assay.torch.graph._dump_options_file import DumpOptionsFile
@@ -264,7 +265,7 @@ class Backend:
             return plain
         try:
             self.run.open(_device_of(example_inputs))
-        except OSError as error:
+        except (OSError, Error) as error:
             logger.error("graph_%d is not captured: %s", number, error)
             return plain
         request = self.request or DumpRequest(path="", entries=())

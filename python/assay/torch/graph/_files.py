@@ -30,7 +30,7 @@ import assay
 from assay import _capture
 from assay._interrupts import interrupts_held
 from assay.torch._device import DevicePath
-from assay.torch.graph._build import has_tensors, reads_tensors
+from assay.torch.graph._build import has_tensors, no_modes, reads_tensors
 from assay.torch.graph._log import logger, tell
 from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._plan import ModelEntry, models_not_met
@@ -255,7 +255,8 @@ class RunFolder:
     def _native_run(self, folder: str, options: dict[str, Any]) -> Any:
         from assay.torch.graph._native import NativeRun
 
-        return NativeRun(folder, self._properties, queue_bytes=self._queue_bytes, drop=self._drop, **options)
+        with no_modes():  # a graph is being compiled: tensors made now would be fake ones
+            return NativeRun(folder, self._properties, queue_bytes=self._queue_bytes, drop=self._drop, **options)
 
     def _make_time_folder(self, folder: str) -> str:
         if self.world_size > 1:

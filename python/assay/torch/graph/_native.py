@@ -165,10 +165,11 @@ class _Operators:
     def begin(self, step: int) -> Any:
         return self._session.graph_run(self.graph_node, step)
 
-    def end(self, run: Any, step: int) -> None:
+    def end(self, run: Any, step: int, is_whole: bool) -> None:
         run.end()
         entry = self._folder.entry
-        entry.dumped.update(self.names)
+        if is_whole:
+            entry.dumped.update(self.names)
         entry.steps[step] = None
         self._folder.end_of_step()
 
@@ -197,10 +198,13 @@ class NativeRunner:
         run = self._operators.begin(step)
         values = tuple(args)
         args.clear()
+        is_whole = False
         try:
-            return self._forward(run, *values)
+            result = self._forward(run, *values)
+            is_whole = True
+            return result
         finally:
-            self._operators.end(run, step)
+            self._operators.end(run, step, is_whole)
 
 
 def _instrumented(module: fx.GraphModule, graph: Graph, operators: _Operators) -> Callable[..., Any]:
@@ -282,7 +286,7 @@ class NativeObserver(OperatorObserver):
         with self._lock:
             if self._operators is None:
                 self._operators = _Operators(self._folder)
-        self._local.step = step
+        self._local.step, self._local.failed = step, False
         self._local.run = self._operators.begin(step)
 
     def after(self, operator: Operator, inputs: Tensors, outputs: Tensors) -> None:
@@ -297,6 +301,9 @@ class NativeObserver(OperatorObserver):
         reads = self._operators.reads_inputs(operator)
         _capture.graph_after(self._local.run, number, tuple(outputs), *(inputs if reads else ()))
 
+    def failed(self, operator: Operator, inputs: Tensors, error: BaseException) -> None:
+        self._local.failed = True
+
     def end_of_step(self) -> None:
         assert self._operators is not None
-        self._operators.end(self._local.run, self._local.step)
+        self._operators.end(self._local.run, self._local.step, is_whole=not self._local.failed)
