@@ -552,11 +552,12 @@ Command convert_command(const Caller& caller) {
   command.require("IN", "Tensor file, dump file, folder of tensor files, or run", options->in);
   command.require("OUT", "File whose suffix names the format, or a folder with --format",
                   options->out);
-  command.add("--format, --to VALUE",
-              "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table; "
-              "msprobe: a run as its debugger writes it; ge-tree: a native run of compiled graphs as "
-              "a file an operator",
-              options->format, format_problem);
+  command.add(
+      "--format, --to VALUE",
+      "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table; "
+      "msprobe: a run as its debugger writes it; ge-tree: a native run of compiled graphs as "
+      "a file an operator",
+      options->format, format_problem);
   command.add("--name VALUE", "Node or tensor of a run, or a pattern, as for assay show",
               options->filter.name);
   command.add("--member VALUE", "Member of a container file: a key, or a path such as 1.0",

@@ -95,8 +95,7 @@ PyObject* graph_before(PyObject*, PyObject* const* args, Py_ssize_t count) {
 PyObject* graph_after(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Call call;
   if (!read_call(args, count, 3, &call)) return nullptr;
-  call.session().record_graph_operator(call.run(), call.number, call.rest[0],
-                                       call.rest.subspan(1));
+  call.session().record_graph_operator(call.run(), call.number, call.rest[0], call.rest.subspan(1));
   Py_RETURN_NONE;
 }
 
@@ -179,8 +178,7 @@ PyObject* session_graph_run(PyObject* self, PyObject* args) {
   unsigned graph = 0;
   long long step = 0;
   if (!PyArg_ParseTuple(args, "IL", &graph, &step)) return nullptr;
-  auto* object =
-      reinterpret_cast<GraphRunObject*>(graph_run_type->tp_alloc(graph_run_type, 0));
+  auto* object = reinterpret_cast<GraphRunObject*>(graph_run_type->tp_alloc(graph_run_type, 0));
   if (object == nullptr) return nullptr;
   object->session = new_ref(self);
   object->run = new (std::nothrow) GraphRun();

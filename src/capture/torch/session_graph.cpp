@@ -127,8 +127,7 @@ void Session::record_graph_operator(GraphRun& run, uint32_t number, PyObject* re
     if (!is_open) run.order = run.step->order++;
     ++nodes_[op.node].executed;
     if (op.inputs && !is_open) record_graph_inputs_now(run, number, inputs);
-    Recorder recorder(*this, nodes_[op.node], run.step, run.order, run.call,
-                      native::Role::Output);
+    Recorder recorder(*this, nodes_[op.node], run.step, run.order, run.call, native::Role::Output);
     for (size_t i = 0; i < outputs.size(); ++i)
       record_graph_operand(recorder, outputs[i], i, is_left_out(op.left_out_outputs, i));
   });
@@ -152,8 +151,7 @@ void Session::note_graph_writes(std::span<PyObject* const> tensors) noexcept {
   guarded([&] {
     const Lock lock(*this);
     for (PyObject* tensor : tensors) {
-      Storage* storage =
-          access_.is_tensor(tensor) ? storages_.see(tensor, false).storage : nullptr;
+      Storage* storage = access_.is_tensor(tensor) ? storages_.see(tensor, false).storage : nullptr;
       if (storage != nullptr) storages_.wrote(*storage);
     }
   });

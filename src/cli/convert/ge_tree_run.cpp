@@ -11,12 +11,14 @@
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "cli/convert/dump_writer.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/tensor_files.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/cann_statistics.hpp"
+#include "formats/ge_file_name.hpp"
 #include "formats/graph_text.hpp"
 #include "run/folder.hpp"
-#include "writer/layouts/ge_tree.hpp"
 
 namespace assay::cli {
 namespace {
@@ -90,6 +92,8 @@ class GeTreeRun {
       if (written.error().code == Errc::NoSpace) return fail(written.error());
       problems_.push_back(written.error().describe());
     }
+    for (const auto& [folder, rows] : mappings_)
+      ASSAY_TRY_STATUS(write_file_atomically(folder + "/mapping.csv", as_bytes(rows)));
     ASSAY_TRY_STATUS(copy_texts(records));
     return std::move(problems_);
   }
@@ -142,9 +146,9 @@ class GeTreeRun {
     if (op == nullptr)
       return fail(Errc::NotFound, "no text of its graph has an operator " + first.node.str());
     // Files of one operator differ in nothing but the time.
-    const uint64_t time_us = writer::unique_time_us();
+    const uint64_t time_us = next_time_us_++;
     const std::string name =
-        writer::ge_file_name(first.op_type.str(), first.node.str(), op->task, 0, time_us);
+        formats::ge_file_name(first.op_type.str(), first.node.str(), op->task, 0, time_us);
     const bool has_tensors = property(run_, "config.data") == "full";
     return has_tensors ? write_dump(operands, *op, name, time_us) : write_table(operands, name);
   }
@@ -154,14 +158,23 @@ class GeTreeRun {
     for (const TensorRecord* record : operands) {
       if (!record->problem.empty() || !record->dtype || !record->shape) continue;
       ASSAY_TRY(const auto index, index_of(*record));
-      rows.push_back(formats::cann_statistics_row(record->role == run::Role::Input, index,
-                                                  *record->dtype, *record->shape,
-                                                  record->stats ? *record->stats
-                                                                : stats::TensorStats()));
+      rows.push_back(formats::cann_statistics_row(
+          record->role == run::Role::Input, index, *record->dtype, *record->shape,
+          record->stats ? *record->stats : stats::TensorStats()));
     }
     const std::string text = formats::write_cann_statistics(rows, chosen_statistics_);
-    const writer::FilePiece piece{as_bytes(text)};
-    return tree_.write(step_folder(*operands.front()), name + ".csv", std::span(&piece, 1));
+    return write_file(step_folder(*operands.front()), name + ".csv", {as_bytes(text)});
+  }
+
+  Status write_file(const std::string& folder, const std::string& name,
+                    const std::vector<ByteSpan>& pieces) {
+    ASSAY_TRY_STATUS(make_directories(folder));
+    const std::string stored = formats::ge_stored_name(name);
+    if (stored != name) {
+      std::string& rows = mappings_[folder];
+      formats::append_ge_mapping(stored, name, rows.empty(), &rows);
+    }
+    return write_pieces_file(run::join_path(folder, stored), pieces);
   }
 
   static Result<uint32_t> index_of(const TensorRecord& record) {
@@ -173,16 +186,17 @@ class GeTreeRun {
   /// Operands are missing from the list that the capture was to store.
   bool has_left_out(Operands operands, const Operator& op) const {
     const TensorRecord& first = *operands.front();
-    const std::string mode = first.op_type.str() == "Data" ? "output" : property(run_, "config.mode");
+    const std::string mode =
+        first.op_type.str() == "Data" ? "output" : property(run_, "config.mode");
     const auto is_usable = [](run::Role role) {
       return [role](const TensorRecord* record) {
         return record->role == role && record->problem.empty();
       };
     };
-    const auto inputs = static_cast<size_t>(
-        std::ranges::count_if(operands, is_usable(run::Role::Input)));
-    const auto outputs = static_cast<size_t>(
-        std::ranges::count_if(operands, is_usable(run::Role::Output)));
+    const auto inputs =
+        static_cast<size_t>(std::ranges::count_if(operands, is_usable(run::Role::Input)));
+    const auto outputs =
+        static_cast<size_t>(std::ranges::count_if(operands, is_usable(run::Role::Output)));
     return (mode != "output" && inputs < op.input_count) ||
            (mode != "input" && outputs < op.output_count);
   }
@@ -214,13 +228,13 @@ class GeTreeRun {
     }
     if (tensors.empty()) return {};
     ASSAY_TRY(const std::vector<std::byte> header, formats::cann_dump_header(dump));
-    std::vector<writer::FilePiece> pieces{{header}};
+    std::vector<ByteSpan> pieces{header};
     for (const auto* list : {&dump.inputs, &dump.outputs}) {
       for (const formats::CannTensor& operand : *list) {
-        if (!operand.data.empty()) pieces.push_back({operand.data});
+        if (!operand.data.empty()) pieces.push_back(operand.data);
       }
     }
-    return tree_.write(step_folder(*operands.front()), name, pieces);
+    return write_file(step_folder(*operands.front()), name, pieces);
   }
 
   static formats::CannTensor operand_of(const TensorView& view) {
@@ -277,7 +291,8 @@ class GeTreeRun {
   const std::string out_;
   std::map<std::pair<int, uint32_t>, Operators> operators_;  // by rank and graph
   std::vector<formats::CannStatistic> chosen_statistics_;
-  writer::GeTree tree_;
+  std::map<std::string, std::string> mappings_;  // of names that no file system takes, by folder
+  uint64_t next_time_us_ = now_us();
   std::vector<std::string> problems_;
 };
 
@@ -288,9 +303,7 @@ Result<std::vector<std::string>> write_ge_tree_run(const run::Run& run,
                                                    const std::string& out) {
   if (property(run, "config.level") != "graph")
     return fail(Error{Errc::Usage, run.path, std::nullopt, "is no native run of compiled graphs"});
-  ASSAY_TRY_STATUS(make_directories(out));
-  // GeTree takes absolute paths.
-  return GeTreeRun(run, run::real_path(out)).write(chosen);
+  return GeTreeRun(run, out).write(chosen);
 }
 
 }  // namespace assay::cli

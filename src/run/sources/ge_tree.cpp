@@ -382,7 +382,7 @@ class GeTree {
   std::map<int, std::set<std::string>> devices_;  // by rank
   std::map<std::pair<int, Group>, uint32_t> graphs_;
   std::vector<RankGraphs> ranks_;  // ascending
-  GraphSteps steps_;  // of operators with a file
+  GraphSteps steps_;               // of operators with a file
   size_t unfinished_ = 0;
   bool has_graphs_file_ = false;
   bool has_ranks_ = false;

@@ -218,11 +218,11 @@ def _instrumented(module: fx.GraphModule, graph: Graph, operators: _Operators) -
             copied.output(fx.node.map_arg(node.args[0], new.__getitem__))
             break
         operator = by_key.get(node)
-        recorded = operator is not None and operators.is_recorded(operator)
+        wanted = operator if operator is not None and operators.is_recorded(operator) else None
         if not node.op.startswith("call_"):
             new[node] = copied.node_copy(node, new.__getitem__)
-            if recorded:
-                copied.call_function(_capture.graph_input, (run, operators.add(operator), new[node]))
+            if wanted is not None:
+                copied.call_function(_capture.graph_input, (run, operators.add(wanted), new[node]))
             continue
         written = _written_by(node)
         inputs: list[Optional[fx.Node]] = []
@@ -231,14 +231,14 @@ def _instrumented(module: fx.GraphModule, graph: Graph, operators: _Operators) -
             if isinstance(value, Number):
                 tensor = torch.tensor(value.value, dtype=value.dtype)
                 constants.append((index, tensor))
-                number = by_key[node, index]
-                if operators.is_recorded(number):
-                    copied.call_function(_capture.graph_input, (run, operators.add(number, [(0, tensor)]), None))
+                constant = by_key[node, index]
+                if operators.is_recorded(constant):
+                    copied.call_function(_capture.graph_input, (run, operators.add(constant, [(0, tensor)]), None))
             inputs.append(new[value] if isinstance(value, fx.Node) else None)
         number = -1
-        if recorded:
-            reads = operators.reads_inputs(operator)
-            number = operators.add(operator, constants if reads else ())
+        if wanted is not None:
+            reads = operators.reads_inputs(wanted)
+            number = operators.add(wanted, constants if reads else ())
             if reads and written:
                 copied.call_function(_capture.graph_before, (run, number, *inputs))
             if not reads or written:
@@ -246,7 +246,7 @@ def _instrumented(module: fx.GraphModule, graph: Graph, operators: _Operators) -
         new[node] = copied.node_copy(node, new.__getitem__)
         if written:
             copied.call_function(_capture.graph_wrote, (run, *(new[value] for value in written)))
-        if recorded:
+        if wanted is not None:
             copied.call_function(_capture.graph_after, (run, number, new[node], *inputs))
     return fx.GraphModule(module, copied).forward
 
