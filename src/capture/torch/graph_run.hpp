@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/torch/python_compat.hpp"

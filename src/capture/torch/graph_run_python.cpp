@@ -2,6 +2,9 @@
 // Session.add_graph_operator(), Session.graph_run(), and what instrumented code of a compiled graph
 // calls for each operator. The work is in session_graph.cpp.
 #include <new>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "capture/torch/extension.hpp"
 #include "capture/torch/session_object.hpp"
@@ -110,7 +113,7 @@ PyObject* graph_wrote(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-// List of bool -> vector; false with a Python exception set.
+// Tuple of bool -> vector; false with a Python exception set.
 bool read_flags(PyObject* list, std::vector<bool>* flags) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i) {
     const int truth = PyObject_IsTrue(PyTuple_GET_ITEM(list, i));

@@ -119,7 +119,8 @@ void Session::record_graph_operator(GraphRun& run, uint32_t number, PyObject* re
       return false;
     };
     const std::span outputs(results, result_count);
-    if (!is_open && !is_wanted(outputs, op.left_out_outputs) &&
+    const bool has_constants = op.inputs && !op.constants.empty();
+    if (!is_open && !has_constants && !is_wanted(outputs, op.left_out_outputs) &&
         !is_wanted(inputs, op.left_out_inputs))
       return;
     const AddedTime added(*run.step);
@@ -135,6 +136,7 @@ void Session::record_graph_operator(GraphRun& run, uint32_t number, PyObject* re
 
 // What a graph is given. A parameter keeps its values from step to step.
 void Session::record_graph_input(GraphRun& run, uint32_t number, PyObject* value) noexcept {
+  if (run.step == nullptr || this_thread().inside || !live()) return;
   if (access_.is_tensor(value) && access_.is_parameter(value)) {
     guarded([&] {
       const Lock lock(*this);

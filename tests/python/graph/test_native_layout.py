@@ -86,6 +86,12 @@ def net_twice(compile: Callable[[Any], Any]) -> Any:
         return [compiled(torch.arange(64.0).reshape(4, 16) / 64 - step) for step in range(2)]
 
 
+def filled(compile: Callable[[Any], Any]) -> Any:
+    """An operator whose only operand is a number."""
+    with torch.no_grad():
+        return [compile(lambda x: (torch.full((3,), 2.0) + x, x))(torch.ones(3))]
+
+
 def trained(compile: Callable[[Any], Any]) -> Any:
     net = Net()
     loss = compile(net)(torch.ones(4, 16))[0].square().sum()
@@ -152,6 +158,7 @@ VARIANTS = {
     "Dynamo's graph": (net_twice, {"execution_decomposition_level": 0}),
     "decomposed": (net_twice, {"execution_decomposition_level": 2}),
     "backward": (trained, {}),
+    "only a number": (filled, {"dump_mode": "input"}),
 }
 
 

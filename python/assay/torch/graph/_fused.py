@@ -206,6 +206,7 @@ class TapsRunner:
         self, module: fx.GraphModule, graph: Graph, plan: Plan, folder: GraphFolder, plain: Optional[Compiled]
     ) -> None:
         self.graph = graph
+        self._folder = folder
         self._observers = observers_of(graph, plan, folder)
         self._operands: list[tuple[Operator, list[_Source], list[_Source]]] = []
         self._placeholders = {
@@ -254,6 +255,8 @@ class TapsRunner:
             for operator, inputs, outputs in self._operands:
                 observer.after(operator, list(map(value_of, inputs)), list(map(value_of, outputs)))
             observer.end_of_step()
+        if not self._observers:
+            self._folder.end_of_step()
         return results[: self._returned]
 
     def _sources_of(
