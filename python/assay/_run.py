@@ -308,7 +308,7 @@ class Run:
 
     Attributes:
         path: as it was given to :func:`open`.
-        layout: ``"native"``, ``"torch-tree"``, ``"atb-tree"``, ``"flat"`` or ``"file"``.
+        layout: ``"native"``, ``"native-graph"``, ``"torch-tree"``, ``"atb-tree"``, ``"flat"`` or ``"file"``.
         records: every tensor and value, in execution order.
         tree: the module tree, or None when the layout has none.
         coverage: what was planned, captured and lost.

@@ -21,6 +21,7 @@
 #include "cli/convert/dump_converter.hpp"
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/convert/dump_writer.hpp"
+#include "cli/convert/ge_tree_run.hpp"
 #include "cli/convert/graph_conversion.hpp"
 #include "cli/convert/msprobe_run.hpp"
 #include "cli/convert/numpy_tensor.hpp"
@@ -156,10 +157,11 @@ Result<Tensor> load_as(const run::TensorRecord& record, const std::optional<DTyp
 }
 
 std::string format_problem(std::string_view name) {
-  constexpr std::string_view kOthers[] = {"cann", "statistics", "msprobe", "atb"};
+  constexpr std::string_view kOthers[] = {"cann", "statistics", "msprobe", "atb-tree", "ge-tree"};
   if (tensor_file_format(name) || std::ranges::find(kOthers, name) != std::end(kOthers)) return {};
   return assay::quoted(name) +
-         " is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe, atb";
+         " is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe, atb-tree, "
+         "ge-tree";
 }
 
 Result<DType> parse_dtype(const std::string& name) {
@@ -167,9 +169,9 @@ Result<DType> parse_dtype(const std::string& name) {
   return fail(Errc::Usage, "unknown type " + assay::quoted(name));
 }
 
-/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, a run of msprobe,
-/// or the files that the original's dump of ATB leaves.
-enum class Target : uint8_t { Tensors, Dump, Statistics, Msprobe, AtbTree };
+/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, a run of
+/// msprobe, or the files that a dump of ATB or of graph mode leaves.
+enum class Target : uint8_t { Tensors, Dump, Statistics, Msprobe, AtbTree, GeTree };
 
 class Converter {
  public:
@@ -194,7 +196,8 @@ class Converter {
     if (target_ == Target::AtbTree) return write_atb();
     if (const Status read = prepare(); !read) return report_error(read.error(), hint_);
     const Status written = target_ == Target::Dump      ? write_dump()
-                           : target_ == Target::Msprobe ? write_msprobe()
+                           : target_ == Target::Msprobe ? write_run(write_msprobe_run)
+                           : target_ == Target::GeTree  ? write_run(write_ge_tree_run)
                            : to_folder_                 ? write_folder()
                                                         : write_single();
     if (!written) return report_error(written.error(), hint_);
@@ -229,8 +232,12 @@ class Converter {
       target_ = Target::Msprobe;
       return {};
     }
-    if (options_.format == "atb") {
+    if (options_.format == "atb-tree") {
       target_ = Target::AtbTree;
+      return {};
+    }
+    if (options_.format == "ge-tree") {
+      target_ = Target::GeTree;
       return {};
     }
     if (!options_.inputs.empty() || !options_.op_name.empty() || !options_.op_type.empty())
@@ -258,7 +265,7 @@ class Converter {
     for (const size_t i : select_records(run_, options_.filter)) {
       const run::TensorRecord& record = run_.records[i];
       if (!options_.member.empty() && record.slot != options_.member) continue;
-      if (target_ == Target::Msprobe) {
+      if (target_ == Target::Msprobe || target_ == Target::GeTree) {
         chosen_.push_back(i);
         continue;
       }
@@ -498,12 +505,12 @@ class Converter {
     return write_dump_file(path, content);
   }
 
-  // ---- into a run of msprobe ----
+  // ---- into a run of another layout ----
 
-  Status write_msprobe() {
+  template <typename Write>
+  Status write_run(Write write) {
     ASSAY_TRY_STATUS(check_target(options_.out));
-    ASSAY_TRY(const std::vector<std::string> problems,
-              write_msprobe_run(run_, chosen_, options_.out));
+    ASSAY_TRY(const std::vector<std::string> problems, write(run_, chosen_, options_.out));
     for (const std::string& problem : problems) say("warning", problem);
     failed_ = problems.size();
     return {};
@@ -566,7 +573,8 @@ Command convert_command(const Caller& caller) {
   command.add(
       "--format, --to VALUE",
       "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table; "
-      "msprobe: a run as its debugger writes it; atb: a dump of ATB as the original's files",
+      "msprobe: a run as its debugger writes it; atb-tree, ge-tree: a native run of ATB or of "
+      "compiled graphs as the files of the original tools",
       options->format, format_problem);
   command.add("--name VALUE", "Node or tensor of a run, or a pattern, as for assay show",
               options->filter.name);

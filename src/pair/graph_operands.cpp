@@ -54,7 +54,12 @@ const std::string& file_of(const TensorRecord& record) {
 }
 
 std::string operand_label(const TensorRecord& record) {
-  const std::string& file = file_of(record);
+  // In a native run the tensors of a step lie in one file, and statistics in none.
+  const bool is_part = record.bytes && record.bytes->raw && record.bytes->member.empty();
+  const bool has_own_file = !is_part && !file_of(record).empty();
+  const std::string file =
+      has_own_file ? file_of(record)
+                   : "graph_" + std::to_string(record.graph + 1) + "/" + record.node.str();
   if (record.slot.empty()) return file;
   return file + (record.role == Role::Input ? ",inputs," : ",outputs,") + record.slot;
 }

@@ -22,6 +22,7 @@ enum class Layout : uint8_t {
   TransformersDebug,
   Checkpoint,
   Gguf,
+  NativeGraph,
   Fingerprint,
 };
 

@@ -88,7 +88,8 @@ class Verifier {
 
   // Of the native layout, which processes of an ATB dump may have, too.
   void list_step_files() {
-    if (run_.layout != Layout::Native && run_.layout != Layout::AtbTree) return;
+    constexpr Layout kLayouts[] = {Layout::Native, Layout::NativeGraph, Layout::AtbTree};
+    if (std::ranges::find(kLayouts, run_.layout) == std::end(kLayouts)) return;
     for (const TensorRecord& record : run_.records) {
       if (record.bytes && record.problem.empty() &&
           record.bytes->file.str().ends_with(native::kStepFileSuffix))

@@ -74,7 +74,9 @@ class Ran:
         base = self.dump / kind
         if any(base.rglob("records.jsonl")):
             out = self.out / "files"
-            subprocess.run([BUILD / "bin" / "assay", "convert", self.dump, out, "--to", "atb", "--force"], check=True)
+            subprocess.run(
+                [BUILD / "bin" / "assay", "convert", self.dump, out, "--to", "atb-tree", "--force"], check=True
+            )
             base = out / kind
         return {str(path.relative_to(base)): path.read_bytes() for path in sorted(base.rglob("*")) if path.is_file()}
 

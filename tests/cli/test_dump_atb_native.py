@@ -7,16 +7,13 @@ import csv
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from assay_command import run
-from safetensors import safe_open
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench import record_lines
+from safetensors import safe_open
 
 SMALL = ["--layers", "1", "--hidden", "32", "--prompt", "8", "--steps", "3"]
 ALL = ["--type", "model", "layer", "tensor", "-er", "all"]
@@ -187,12 +184,12 @@ def test_a_fault_is_told_in_the_same_words(host, dumps, tmp_path):
 
 
 def test_the_tree_of_the_original_is_made_again_byte_for_byte(dumps, tmp_path):
-    done = run("convert", dumps["native"], tmp_path / "tree", "--to", "atb")
+    done = run("convert", dumps["native"], tmp_path / "tree", "--to", "atb-tree")
     assert done.returncode == 0, done.stderr
     assert files_below(process_of(tmp_path / "tree")) == files_below(process_of(dumps["strict"]))
     other = {name for name in files_below(dumps["native"]) if not name.startswith("tensors/")}
     assert other == {name for name in files_below(tmp_path / "tree") if not name.startswith("tensors/")}
-    again = run("convert", dumps["strict"], tmp_path / "again", "--to", "atb")
+    again = run("convert", dumps["strict"], tmp_path / "again", "--to", "atb-tree")
     assert again.returncode == 2 and "is a tree of files already" in again.stderr
 
 
@@ -211,7 +208,7 @@ def test_statistics_need_no_files(host, tmp_path, words):
         assert line["stats"]["mean"] == pytest.approx(values.mean(), rel=1e-9, abs=1e-12)
         assert line["stats"]["l2"] == pytest.approx(np.sqrt((values**2).sum()), rel=1e-9)
     strict = dump(host, tmp_path / "strict", "--statistics", layout="strict")
-    done = run("convert", native, tmp_path / "tree", "--to", "atb")
+    done = run("convert", native, tmp_path / "tree", "--to", "atb-tree")
     assert done.returncode == 0, done.stderr
     assert files_below(process_of(tmp_path / "tree")) == files_below(process_of(strict))
 

@@ -15,6 +15,17 @@
 #include "writer/fork_guard.hpp"
 
 namespace assay::capture {
+namespace {
+
+void add_up(const native::ManifestStep& more, native::ManifestStep& step) {
+  step.records += more.records;
+  step.tensors += more.tensors;
+  step.bytes += more.bytes;
+  step.wall_ms += more.wall_ms;
+  step.added_ms += more.added_ms;
+}
+
+}  // namespace
 
 bool inside_root_call() noexcept {
   const ThreadState& thread = this_thread();
@@ -297,6 +308,15 @@ std::vector<native::ManifestStep> Session::steps() const {
   for (const auto& step : finished_) result.push_back(step->counts);
   std::sort(result.begin(), result.end(),
             [](const auto& a, const auto& b) { return a.step < b.step; });
+  // A graph that is compiled late begins at step 0 again.
+  size_t kept = 0;
+  for (const native::ManifestStep& step : result) {
+    if (kept > 0 && result[kept - 1].step == step.step)
+      add_up(step, result[kept - 1]);
+    else
+      result[kept++] = step;
+  }
+  result.resize(kept);
   return result;
 }
 

@@ -10,11 +10,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "capture/torch/compiled_code.hpp"
 #include "capture/torch/device_records.hpp"
+#include "capture/torch/graph_run.hpp"
 #include "capture/torch/operator_schema.hpp"
 #include "capture/torch/sightings.hpp"
 #include "capture/torch/storage_table.hpp"
@@ -128,6 +130,24 @@ class Session {
                                     OperatorFrame& frame) noexcept;
   void end_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
                     PyObject* result, OperatorFrame& frame) noexcept;
+
+  /// Graph mode: the instrumented code of a compiled graph tells of its operators.
+  [[nodiscard]] uint32_t add_graph_operator(GraphOperator op);
+  [[nodiscard]] size_t graph_operator_count() const { return graph_operators_.size(); }
+  /// graph   number of the graph's node; step   which step the run belongs to
+  void begin_graph_run(uint32_t graph, int64_t step, GraphRun& run) noexcept;
+  void end_graph_run(GraphRun& run) noexcept;
+  /// The tensor of a placeholder or a constant.
+  void record_graph_input(GraphRun& run, uint32_t number, PyObject* value) noexcept;
+  /// Before an operator that overwrites some of them; None: there is none.
+  void record_graph_inputs(GraphRun& run, uint32_t number,
+                           std::span<PyObject* const> inputs) noexcept;
+  /// After it ran. result   a tensor, or a list or tuple of results
+  void record_graph_operator(GraphRun& run, uint32_t number, PyObject* result,
+                             std::span<PyObject* const> inputs) noexcept;
+  /// An operator has written them, whether it is recorded or not.
+  void note_graph_writes(std::span<PyObject* const> tensors) noexcept;
+
   /// Names the storage of a parameter or buffer.
   void add_leaf(PyObject* tensor, std::string_view name) noexcept;
 
@@ -168,6 +188,9 @@ class Session {
   void note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs);
   void record_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
                        const OperatorFrame& frame);
+  [[nodiscard]] const std::string* number_slot(size_t index);
+  void record_graph_inputs_now(GraphRun& run, uint32_t number, std::span<PyObject* const> inputs);
+  void record_graph_operand(Recorder& recorder, PyObject* tensor, size_t index, bool left_out);
   void keep_little_of(StepProgress& step);
   void finish_step(const std::shared_ptr<StepProgress>& step);
   void fetch_device_results();
@@ -189,6 +212,8 @@ class Session {
   const std::string* slot_0_;               // "0", that of most arguments of modules
   std::string arguments_json_;              // of the operator being recorded
   std::vector<BoundTensor> bound_tensors_;  // the same
+  std::deque<GraphOperator> graph_operators_;
+  std::vector<const std::string*> number_slots_;
   uint32_t generation_;
   bool recording_ = false;  // somebody has the Lock; guarded by the GIL, like the next
   int waiting_ = 0;         // for the Lock
@@ -204,7 +229,8 @@ class Session {
   std::vector<std::shared_ptr<StepProgress>> finished_;  // somebody may still count in them
   std::vector<native::ManifestStep> settled_;            // nobody will
   std::shared_ptr<const std::vector<uint32_t>> last_calls_;
-  std::map<int64_t, std::shared_ptr<StepProgress>> by_number_;  // wanted steps, with `outermost`
+  // Wanted steps, with `outermost`; of graphs the last ones.
+  std::map<int64_t, std::shared_ptr<StepProgress>> by_number_;
   uint64_t shared_ = 0;
   bool off_ = false;
   std::string failure_;

@@ -24,5 +24,8 @@ extern PyTypeObject* module_call_type;
 /// session.module_hooks(node).
 PyObject* session_module_call(PyObject* self, PyObject* args);
 PyObject* session_module_hooks(PyObject* self, PyObject* args);
+/// What graph_run_python.cpp adds.
+PyObject* session_add_graph_operator(PyObject* self, PyObject* args);
+PyObject* session_graph_run(PyObject* self, PyObject* args);
 
 }  // namespace assay::capture

@@ -258,6 +258,11 @@ PyMethodDef session_methods[] = {
      "module_hooks(node) -> (forward pre-hook, forward hook)"},
     {"weights", session_weights, METH_O,
      "weights(list of (node, slot, tensor, is_buffer)): records them as step -1"},
+    {"add_graph_operator", session_add_graph_operator, METH_VARARGS,
+     "add_graph_operator(node, inputs, outputs, left-out inputs, left-out outputs, constants) -> "
+     "int"},
+    {"graph_run", session_graph_run, METH_VARARGS,
+     "graph_run(node of the graph, step) -> GraphRun: until its end() operators are recorded"},
     {"flush", session_flush, METH_NOARGS, "Waits until everything recorded so far is on disk."},
     {"close", session_close, METH_NOARGS, "Ends the capture and waits for the writer. Idempotent."},
     {"stats", session_stats, METH_NOARGS, "stats() -> dict of counters"},

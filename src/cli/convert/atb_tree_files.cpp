@@ -154,7 +154,7 @@ Result<AtbTreeFiles> write_atb_tree(const std::string& in, const std::string& ou
   ASSAY_TRY(const run::Run run, run::open_run(in));
   if (!run.has(run::Trait::AtbOperations) || is_elsewhere(in) || run::is_file(in))
     return fail(Error{Errc::Usage, in, std::nullopt,
-                      "--format atb takes a dump of the ATB acceleration library"});
+                      "--format atb-tree takes a dump of the ATB acceleration library"});
   if (const std::string damage = run.first_damage(); !damage.empty())
     return fail(Error{Errc::Invalid, in, std::nullopt, "the run is damaged: " + damage});
   const fs::path root = fs::path(in);

@@ -363,17 +363,7 @@ class GeTree {
     }
     if (!has_graphs_file_) return;
     run_.coverage.captured = 0;
-    for (const auto& [graph, steps] : steps_) {
-      std::map<std::string, uint64_t, NaturalLess> times;
-      for (const auto& [step, nodes] : steps) {
-        for (const std::string& node : nodes) ++times[node];
-      }
-      run_.coverage.captured += times.size();
-      for (const auto& [node, count] : times) {
-        if (count < steps.size())
-          run_.coverage.missed.push_back({node, "has no file in some steps", steps.size() - count});
-      }
-    }
+    add_graph_coverage(steps_, "has no file in some steps", &run_);
   }
 
   void assign_texts() {
@@ -392,8 +382,7 @@ class GeTree {
   std::map<int, std::set<std::string>> devices_;  // by rank
   std::map<std::pair<int, Group>, uint32_t> graphs_;
   std::vector<RankGraphs> ranks_;  // ascending
-  /// Operators with a file, by (rank, graph) and step.
-  std::map<std::pair<int, uint32_t>, std::map<int64_t, std::set<std::string>>> steps_;
+  GraphSteps steps_;               // of operators with a file
   size_t unfinished_ = 0;
   bool has_graphs_file_ = false;
   bool has_ranks_ = false;

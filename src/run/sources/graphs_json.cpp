@@ -6,6 +6,7 @@
 #include "base/mapped_file.hpp"
 #include "formats/json_fields.hpp"
 #include "formats/native/manifest.hpp"
+#include "run/natural_sort.hpp"
 #include "run/sources/graph_folders.hpp"
 
 namespace assay::run::sources {
@@ -124,6 +125,20 @@ bool add_graphs_file(const std::string& path, Run* run) {
   run->coverage.complete = false;
   run->warnings.push_back(read.error().describe());
   return false;
+}
+
+void add_graph_coverage(const GraphSteps& graphs, const std::string& reason, Run* run) {
+  for (const auto& [graph, steps] : graphs) {
+    std::map<std::string, uint64_t, NaturalLess> times;
+    for (const auto& [step, nodes] : steps) {
+      for (const std::string& node : nodes) ++times[node];
+    }
+    run->coverage.captured += times.size();
+    for (const auto& [node, count] : times) {
+      if (count < steps.size())
+        run->coverage.missed.push_back({node, reason, steps.size() - count});
+    }
+  }
 }
 
 Attempt read_graphs_alone(const std::string& path) {

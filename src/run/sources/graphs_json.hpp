@@ -2,8 +2,12 @@
 // graphs.json: what a compiled model's capture planned, got and missed, graph by graph.
 // Keys: docs/formats/ge-tree.md
 #pragma once
+#include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.hpp"
 #include "run/run.hpp"
@@ -22,6 +26,12 @@ inline constexpr std::string_view kGraphsFile = "graphs.json";
 /// The same for a file. What cannot be used sets coverage.complete to false and adds a warning.
 /// returns   true when the file was one of ours
 bool add_graphs_file(const std::string& path, Run* run);
+
+/// Names of the operators that were captured, by (rank, graph) and step.
+using GraphSteps = std::map<std::pair<int, uint32_t>, std::map<int64_t, std::set<std::string>>>;
+/// Counts operators as graphs.json counts the planned ones: each of a graph once. What some steps
+/// of a graph lack is missed for `reason`.
+void add_graph_coverage(const GraphSteps& graphs, const std::string& reason, Run* run);
 
 /// The run of a program that has compiled graphs and ended before the first file of one was there.
 [[nodiscard]] Attempt read_graphs_alone(const std::string& path);

@@ -12,6 +12,7 @@
 #include "run/native_damage.hpp"
 #include "run/native_records.hpp"
 #include "run/natural_sort.hpp"
+#include "run/sources/native_graph.hpp"
 #include "run/sources/sources.hpp"
 #include "stats/digest.hpp"
 
@@ -146,6 +147,19 @@ void compare_ids(const std::vector<RankFolder>& folders, const std::vector<Manif
   }
 }
 
+Attempt read_newest_graph_run(const std::string& path) {
+  std::vector<std::string> warnings;
+  const std::optional<std::string> newest = newest_graph_run(path, &warnings);
+  if (!newest || !is_native_manifest(join_path(*newest, native::kManifestFile)))
+    return std::nullopt;
+  Attempt run = read_native(*newest);
+  if (run && *run) {
+    std::vector<std::string>& all = (*run)->warnings;
+    all.insert(all.begin(), warnings.begin(), warnings.end());
+  }
+  return run;
+}
+
 }  // namespace
 
 Attempt read_native(const std::string& path) {
@@ -167,7 +181,7 @@ Attempt read_native(const std::string& path) {
              !is_file(join_path(folder.path, native::kTopologyFile));
     });
     if (folders.empty() && !is_native_manifest(join_path(path, native::kManifestFile)))
-      return std::nullopt;
+      return read_newest_graph_run(path);
   }
 
   const std::vector<Manifest> manifests = read_manifests(path, folders, &run);
@@ -181,6 +195,11 @@ Attempt read_native(const std::string& path) {
     if (!manifests[i].found && !records.run_id.empty()) run.coverage.complete = false;
   }
   trees.finish();
+  if (is_of_graphs(run)) {
+    std::vector<std::pair<int, std::string>> ranks;
+    for (const RankFolder& folder : folders) ranks.emplace_back(folder.rank, folder.path);
+    become_graph_run(ranks, &run);
+  }
   if (!run.coverage.complete) {
     run.warnings.push_back("the capture did not finish: it was killed, or it is still running; " +
                            std::to_string(run.records.size()) + " records are complete");

@@ -14,8 +14,6 @@
 
 #include "base/atomic_file.hpp"
 #include "base/file_descriptor.hpp"
-#include "formats/csv.hpp"
-#include "stats/digest.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::writer {
@@ -27,11 +25,6 @@ constexpr int64_t kGatherBytes = 8 << 20;
 constexpr uint64_t kFileOverheadBytes = 512;      // what the disk budget counts for inode and entry
 constexpr uint64_t kKernelWriteLimit = 1u << 30;  // write(2) takes a little less than 2 GiB at once
 
-bool is_unsafe(char c) {
-  return static_cast<unsigned char>(c) <= ' ' || c == 0x7F ||
-         std::string_view("./\\<>:\"|?*").find(c) != std::string_view::npos;
-}
-
 uint64_t size_of(const FilePiece& piece) {
   if (piece.view == nullptr) return piece.bytes.size();
   return storage_bytes(piece.view->dtype, static_cast<uint64_t>(piece.view->element_count()))
@@ -39,13 +32,6 @@ uint64_t size_of(const FilePiece& piece) {
 }
 
 }  // namespace
-
-std::string ge_name_part(std::string_view text) {
-  if (text.empty()) return "_";
-  std::string part(text);
-  std::replace_if(part.begin(), part.end(), is_unsafe, '_');
-  return part;
-}
 
 uint64_t unique_time_us() noexcept {
   static std::atomic<uint64_t> last{0};
@@ -58,28 +44,6 @@ uint64_t unique_time_us() noexcept {
     mine = std::max(time, before + 1);
   } while (!last.compare_exchange_weak(before, mine, std::memory_order_relaxed));
   return mine;
-}
-
-std::string ge_file_name(std::string_view op_type, std::string_view op_name, int64_t task_id,
-                         int64_t stream_id, uint64_t time_us) {
-  std::string name = ge_name_part(op_type);
-  name.append(".").append(ge_name_part(op_name));
-  name.append(".").append(std::to_string(task_id));
-  name.append(".").append(std::to_string(stream_id));
-  name.append(".").append(std::to_string(time_us));
-  return name;
-}
-
-std::string ge_stored_name(std::string_view name) {
-  if (name.size() <= kMaxFileNameBytes) return std::string(name);
-  const ByteSpan bytes = as_bytes(name);
-  TensorView view{.dtype = DType::UInt8,
-                  .shape = Dims{static_cast<int64_t>(bytes.size())},
-                  .strides = Dims{1},
-                  .storage = bytes};
-  std::string stored = stats::digest_text(stats::digest(view));
-  if (name.ends_with(".csv")) stored += ".csv";
-  return stored;
 }
 
 GeTree::GeTree(GeTreeOptions options) : options_(options) {}
@@ -211,9 +175,7 @@ Status GeTree::append_mapping(int folder_fd, const std::string& stored, const st
   if (::fstat(file.get(), &info) != 0)
     return fail(errno_error(errno, "look at the table of", path));
   std::string rows;
-  const formats::CsvOptions options{.line_end = "\n"};
-  if (info.st_size == 0) formats::append_csv_row({"file", "name"}, options, &rows);
-  formats::append_csv_row({stored, name}, options, &rows);
+  formats::append_ge_mapping(stored, name, info.st_size == 0, &rows);
   return write_bytes(file.get(), as_bytes(rows), path);
 }
 

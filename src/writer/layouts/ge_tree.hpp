@@ -17,31 +17,21 @@
 #include "base/bytes.hpp"
 #include "base/hosted_descriptor.hpp"
 #include "base/result.hpp"
+#include "formats/ge_file_name.hpp"
 #include "tensor/tensor_view.hpp"
 #include "writer/disk_budget.hpp"
 #include "writer/io_functions.hpp"
 
 namespace assay::writer {
 
-/// Longest name of a file, in bytes; longer ones are kept in mapping.csv.
-inline constexpr size_t kMaxFileNameBytes = 255;
-
-/// An operator's type or name as part of a file name: blank . / \ become '_', as the vendor writes
-/// them, and so do
-/// control characters and < > : " | ? *, which Windows refuses. An empty text becomes "_".
-[[nodiscard]] std::string ge_name_part(std::string_view text);
+using formats::ge_file_name;
+using formats::ge_name_part;
+using formats::ge_stored_name;
+using formats::kMaxFileNameBytes;
 
 /// Microseconds since 1970, never the same value twice in a process: two files of one operator
 /// cannot collide.
 [[nodiscard]] uint64_t unique_time_us() noexcept;
-
-/// "Add.model_add.3.7.1760000000123456"; type and name go through ge_name_part().
-[[nodiscard]] std::string ge_file_name(std::string_view op_type, std::string_view op_name,
-                                       int64_t task_id, int64_t stream_id, uint64_t time_us);
-
-/// The name on disk: `name`, or the 32 hex digits of its XXH3-128 when it is longer than 255 bytes.
-/// An ending ".csv" is kept, readers tell statistics by it.
-[[nodiscard]] std::string ge_stored_name(std::string_view name);
 
 /// A part of a file: bytes as they are, or the elements of a view in C order with lazy bits
 /// applied.

@@ -20,6 +20,7 @@ from typing import Any, Callable, Optional
 import torch
 from torch import fx
 
+from assay.errors import Error
 from assay.torch.graph import _graph_text, _options_dict
 from assay.torch.graph._build import build_graph, has_tensors, no_modes
 from assay.torch.graph._dump_options_file import DumpOptionsFile
@@ -143,7 +144,22 @@ class Backend:
             return RunFolder(folder, {**properties, "engine": "interpreter"}, with_time=False, **queue)
         if self.request is None:
             return None
-        return RunFolder(self.request.path or os.getcwd(), properties, models=self.request.entries, **queue)
+        native: Optional[dict[str, Any]] = None
+        if execution.layout.raw == "native":
+            if self.request.scene or self.request.operators:
+                tell('execution.layout is "ge" for scenes and dump_op_switch: their reports are files of that layout.')
+            else:
+                # Kernels of Inductor and functions without a schema write without telling.
+                verify = self.engine != "interpreter" or self._level == 0
+                native = {
+                    "data": self.request.data,
+                    "mode": self.request.mode,
+                    "statistics": ",".join(self.request.statistics),
+                    "verify": verify,
+                }
+        return RunFolder(
+            self.request.path or os.getcwd(), properties, models=self.request.entries, native=native, **queue
+        )
 
     @property
     def alive(self) -> bool:
@@ -249,7 +265,7 @@ class Backend:
             return plain
         try:
             self.run.open(_device_of(example_inputs))
-        except OSError as error:
+        except (OSError, Error) as error:
             logger.error("graph_%d is not captured: %s", number, error)
             return plain
         request = self.request or DumpRequest(path="", entries=())
@@ -313,6 +329,10 @@ class Backend:
 
             made: Runner = _fused.make_runner(gm, example_inputs, graph, plan, folder, self.config)
             return made
+        if folder.run.is_native:
+            from assay.torch.graph._native import NativeRunner
+
+            return NativeRunner(gm, graph, folder, plain)
         return InterpreterRunner(gm, graph, self._observers(graph, plan, folder), plain)
 
     def _observers(self, graph: Graph, plan: Plan, folder: GraphFolder) -> list[OperatorObserver]:

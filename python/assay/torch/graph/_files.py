@@ -30,7 +30,7 @@ import assay
 from assay import _capture
 from assay._interrupts import interrupts_held
 from assay.torch._device import DevicePath
-from assay.torch.graph._build import has_tensors, reads_tensors
+from assay.torch.graph._build import has_tensors, no_modes, reads_tensors
 from assay.torch.graph._log import logger, tell
 from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._plan import ModelEntry, models_not_met
@@ -163,6 +163,7 @@ class RunFolder:
         properties: of ``graphs.json``: engine, decomposition level.
         queue_bytes, drop: of the writer.
         with_time: whether there is a level ``{time}``; the FX dump has none.
+        native: arguments of a NativeRun, for the native layout; None: a file an operator.
     """
 
     def __init__(
@@ -174,8 +175,10 @@ class RunFolder:
         drop: bool = False,
         with_time: bool = True,
         models: Sequence[ModelEntry] = (),
+        native: Optional[dict[str, Any]] = None,
     ) -> None:
         self._path = path
+        self._native = native
         self._models = models
         self._properties = properties
         self._queue_bytes = queue_bytes
@@ -198,15 +201,19 @@ class RunFolder:
 
     @property
     def writer(self) -> Any:
-        """The ``GraphDump``; made, as the folder is, when it is first needed."""
+        """The ``GraphDump`` or ``NativeRun``; made, as the folder is, when it is first needed."""
         self._open()
         return self._writer
 
     @property
     def root(self) -> str:
-        """``{path}/worldsize{W}_global_rank{R}[/{time}]``."""
+        """``{path}/worldsize{W}_global_rank{R}[/{time}]``, native ``{path}/{time}/rank{R}``."""
         self._open()
         return self._root
+
+    @property
+    def is_native(self) -> bool:
+        return self._native is not None
 
     @property
     def alive(self) -> bool:
@@ -231,15 +238,25 @@ class RunFolder:
             if self._writer is not None:
                 return
             self.rank, self.world_size = rank_and_world()
-            folder = rank_folder(self._path)
+            folder = self._path if self._native is not None else rank_folder(self._path)
             os.makedirs(folder, exist_ok=True)
             if self._with_time:
                 self.time = self._make_time_folder(folder)
                 folder = os.path.join(folder, self.time)
-            self._root = folder
-            info = os.stat(folder)
+            if self._native is None:
+                self._root = folder
+                self._writer = _capture.GraphDump(queue_bytes=self._queue_bytes, drop=self._drop)
+            else:
+                self._writer = self._native_run(folder, self._native)
+                self._root = self._writer.root
+            info = os.stat(self._root)
             self._identity = (info.st_dev, info.st_ino)
-            self._writer = _capture.GraphDump(queue_bytes=self._queue_bytes, drop=self._drop)
+
+    def _native_run(self, folder: str, options: dict[str, Any]) -> Any:
+        from assay.torch.graph._native import NativeRun
+
+        with no_modes():  # a graph is being compiled: tensors made now would be fake ones
+            return NativeRun(folder, self._properties, queue_bytes=self._queue_bytes, drop=self._drop, **options)
 
     def _make_time_folder(self, folder: str) -> str:
         if self.world_size > 1:

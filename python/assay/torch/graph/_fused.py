@@ -207,7 +207,8 @@ class TapsRunner:
     ) -> None:
         self.graph = graph
         self._folder = folder
-        self._operands: list[tuple[Operator, OperandMask, list[_Source], list[_Source]]] = []
+        self._observers = observers_of(graph, plan, folder)
+        self._operands: list[tuple[Operator, list[_Source], list[_Source]]] = []
         self._placeholders = {
             node: index
             for index, node in enumerate(node for node in module.graph.nodes if node.op == "placeholder")
@@ -224,12 +225,12 @@ class TapsRunner:
                 mask = plan.operands.get(operator.name)
                 if mask is not None and has_tensors(operator):
                     inputs, outputs = self._sources_of(operator, mask, twins, tapped.graph)
-                    self._operands.append((operator, mask, inputs, outputs))
+                    self._operands.append((operator, inputs, outputs))
         output.args = (tuple(self._results),)
         tapped.recompile()
         self._tapped = compile_module(tapped, folder)
         self._plain = plain
-        sources = [source for _, _, inputs, outputs in self._operands for source in (*inputs, *outputs)]
+        sources = [source for _, inputs, outputs in self._operands for source in (*inputs, *outputs)]
         self._kept_arguments = {source.index for source in sources if isinstance(source, _Argument)}
 
     def plain(self, args: list[Any]) -> Any:
@@ -249,11 +250,13 @@ class TapsRunner:
                 value = results[source.index] if isinstance(source, _Tap) else source
             return value if isinstance(value, torch.Tensor) else None
 
-        for operator, mask, inputs, outputs in self._operands:
-            self._folder.write_operator(
-                operator, [value_of(source) for source in inputs], [value_of(source) for source in outputs], step, mask
-            )
-        self._folder.end_of_step()
+        for observer in self._observers:
+            observer.begin_step(step)
+            for operator, inputs, outputs in self._operands:
+                observer.after(operator, list(map(value_of, inputs)), list(map(value_of, outputs)))
+            observer.end_of_step()
+        if not self._observers:
+            self._folder.end_of_step()
         return results[: self._returned]
 
     def _sources_of(

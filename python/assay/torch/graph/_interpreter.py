@@ -19,7 +19,7 @@ from torch import fx
 from assay.torch.graph._build import InputValue, Number, input_values, is_result_item
 from assay.torch.graph._model import Graph, Operator
 
-__all__ = ["InterpreterRunner", "OperatorObserver", "Program", "Runner", "tensors_of"]
+__all__ = ["InterpreterRunner", "OperatorObserver", "Program", "Runner", "overwrites_inputs", "tensors_of"]
 
 Tensors = list[Optional[torch.Tensor]]
 
@@ -210,7 +210,7 @@ class Program:
                     kwargs=_Template(fx.node.map_arg(node.kwargs, slots.__getitem__)),
                     released=tuple(released.get(index, ())) + (() if node in last_use else (index,)),
                     operator=operator,
-                    mutates=_mutates(node),
+                    mutates=overwrites_inputs(node),
                     input_slots=tuple(_input_slots(node, slots, numbers)),
                     constants=tuple(numbers.values()),
                 )
@@ -337,7 +337,7 @@ def _attribute(module: fx.GraphModule, path: Any) -> Any:
     return value
 
 
-def _mutates(node: fx.Node) -> bool:
+def overwrites_inputs(node: fx.Node) -> bool:
     """Whether a node may overwrite one of its inputs."""
     if node.op == "call_function":
         schema = getattr(node.target, "_schema", None)

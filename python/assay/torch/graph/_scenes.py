@@ -69,6 +69,10 @@ def observers_of(graph: Graph, plan: Plan, folder: GraphFolder) -> list[Operator
         observers.append(WatcherObserver(graph, plan, folder, request))
     elif request.scene:
         observers.append(ExceptionObserver(graph, plan, folder, request))
-    if plan.operands:
+    if plan.operands and folder.run.is_native:
+        from assay.torch.graph._native import NativeObserver
+
+        observers.append(NativeObserver(folder))
+    elif plan.operands:
         observers.append(DumpObserver(folder))
     return observers

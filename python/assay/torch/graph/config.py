@@ -370,6 +370,7 @@ class ExecutionConfig(OptionGroup):
     token_counter        what a step is: "graph": runs of this graph | "token": the counter that step() advances |
                          "auto": "token" once step() was called, else "graph"
     dump_constants       numbers given to operators are stored as operators of type Const
+    layout               "ge": a file an operator, as the vendor's engine writes them | "native": a file a step
     """
 
     def __init__(self) -> None:
@@ -381,6 +382,7 @@ class ExecutionConfig(OptionGroup):
         self.synchronous: Any = Choice(False, [False, True])
         self.token_counter: Any = Choice("auto", ["auto", "graph", "token"])
         self.dump_constants: Any = Choice(False, [False, True])
+        self.layout: Any = Choice("ge", ["ge", "native"])
         super().__init__()
 
     def as_dict(self, mode: str = "max-autotune") -> tuple[Options, Options]:
