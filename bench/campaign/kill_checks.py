@@ -99,9 +99,9 @@ def _check_statistics(record: assay.Record, called: tuple[Any, ...]) -> None:
         raise Wrong(f"{called}: statistics {recorded}, those of its bytes are {own}")
 
 
-def check_step_files(folder: Path) -> None:
-    """A step file is closed, with a whole header of JSON, or has the zeros that it was reserved with."""
-    for path in (folder / "rank0").glob("*.safetensors"):
+def check_step_files(rank: Path) -> None:
+    """A step file in the folder of a rank is closed, with a whole header of JSON, or has the zeros it was made with."""
+    for path in rank.glob("*.safetensors"):
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
             try:

@@ -103,6 +103,7 @@ def _is_alive(process: str) -> bool:
 class Program(Host):
     """A program under `assay dump`, with a probe preloaded."""
 
+    host: str  # as the command calls it
     options: tuple[str, ...] = ()
 
     @abstractmethod
@@ -120,7 +121,7 @@ class Program(Host):
     def start(self, plan: Plan, folder: Path, steps: Optional[int], stay: bool) -> Running:
         """Starts the command, which starts the program."""
         words = folder.with_suffix(".words")
-        command = [str(ASSAY), "dump", "--host", self.name, *self.options, "-o", str(folder), "--"]
+        command = [str(ASSAY), "dump", "--host", self.host, *self.options, "-o", str(folder), "--"]
         parent = os.getpid()
         with open(words, "wb") as file:
             process = subprocess.Popen(
@@ -134,12 +135,13 @@ class Program(Host):
 
 
 class Atb(Program):
-    """The example host, which plays the acceleration library."""
+    """The example host, which plays the acceleration library, in the layout of the original."""
 
     name = "atb"
+    host = "atb"
     about = "ATB's probe, one .bin a tensor"
     most_steps = 3  # each has hundreds of files
-    options = ("--type", "tensor", "-er", "all")
+    options = ("--layout", "strict", "--type", "tensor", "-er", "all")
 
     def program(self, plan: Plan, steps: Optional[int]) -> list[str]:
         """A step is a prompt with one token after it: each operation runs once."""
@@ -173,10 +175,37 @@ class Atb(Program):
                 raise Wrong(f"{path.name} is not whole")
 
 
+class AtbNative(Atb):
+    """The same in the native layout."""
+
+    name = "atb-native"
+    about = "ATB's probe, native layout"
+    most_steps = 30
+    options = ("--layout", "native", "--type", "tensor", "-er", "all")
+
+    def has_begun(self, folder: Path, step: int) -> bool:
+        """The file of a run count begins with its first new value; the next one's may hold the last of it."""
+        return any(folder.glob(f"msit_dump_*/tensors/*/step-{step:06}*.safetensors"))
+
+    def check_count(self, run: assay.Run, words: str) -> None:
+        """Lines are counted when they are on the disk, many at once."""
+        told = re.search(r"assay: (\d+) tensors? \(", words)
+        if (int(told[1]) if told else 0) > len(run.records):
+            raise Wrong(f"there are {len(run.records)} tensors, but: {words}")
+
+    def check_files(self, folder: Path) -> None:
+        """Step files, and parameters as JSON in their lines."""
+        for process in folder.glob("msit_dump_*/tensors/*"):
+            check_step_files(process)
+        for path in folder.rglob("*.bin"):
+            raise Wrong(f"{path.name} is a file of its own")
+
+
 class Ggml(Program):
     """A graph on an engine from a wheel; without the wheel on an engine that tests made up."""
 
     name = "ggml"
+    host = "ggml"
     about = "ggml's probe, all bytes"
     options = ("--steps", "all")
 
@@ -202,4 +231,4 @@ class Ggml(Program):
 
     def check_files(self, folder: Path) -> None:
         """Step files."""
-        check_step_files(folder)
+        check_step_files(folder / "rank0")

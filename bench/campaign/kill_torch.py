@@ -125,7 +125,7 @@ class Extended(TorchHost):
 
     def check_files(self, folder: Path) -> None:
         """Step files."""
-        check_step_files(folder)
+        check_step_files(folder / "rank0")
 
 
 class Strict(TorchHost):

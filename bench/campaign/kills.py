@@ -19,11 +19,11 @@ from pathlib import Path
 from bench.campaign.campaign import FAILED, OK, SAMPLE_SEED, Campaign, Case, Result, Workplace, rounds
 from bench.campaign.kill_checks import Wrong, compare, opened
 from bench.campaign.kill_hosts import Host, Plan, plan_of
-from bench.campaign.kill_programs import Atb, Ggml
+from bench.campaign.kill_programs import Atb, AtbNative, Ggml
 from bench.campaign.kill_torch import Extended, Graph, Strict
 from bench.report import Row
 
-SAMPLE_SIZE = 21
+SAMPLE_SIZE = 24
 
 HOSTS = {
     host.name: host
@@ -34,6 +34,7 @@ HOSTS = {
         Strict(),
         Graph(),
         Atb(),
+        AtbNative(),
         Ggml(),
     )
 }
