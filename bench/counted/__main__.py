@@ -28,6 +28,8 @@ import numpy
 from bench import many_rows
 
 HERE = Path(__file__).resolve().parent
+BUILD = Path(os.environ.get("ASSAY_BUILD_DIR", HERE.parents[1] / "build" / "release")).resolve()
+ATB_HOST = BUILD / "examples" / "atb_host" / "atb_host_abi1"
 LIMITS = HERE / "limits.json"
 SHARE = 0.10
 # What may come and go: a watcher that looks at memory now and then, the length of a path, a page.
@@ -173,6 +175,16 @@ def cases(folder: Path, assay: str) -> Iterator[Case]:
         # How far buffers grow, the pace of the writer's thread decides.
         free = NOT_JUDGED | {"allocated bytes"}
         yield Case(name, capture(2 * STEPS, data, level), capture(STEPS, data, level), STEPS, free)
+    if not ATB_HOST.exists():
+        return
+
+    def atb(steps: int, words: list[str]) -> list[str]:
+        command = [assay, "dump", "--host", "atb", "-er", "all", "--type", "tensor", *words, "-o", "{out}", "--"]
+        return [*command, str(ATB_HOST), "--layers", "1", "--steps", str(steps)]
+
+    for data, words in (("full", []), ("statistics", ["--statistics"])):
+        free = NOT_JUDGED | {"allocated bytes"}
+        yield Case(f"a step of ATB, {data}", atb(2 * STEPS, words), atb(STEPS, words), STEPS, free)
 
 
 def against(
