@@ -164,8 +164,7 @@ class NativeTensors::Process {
   [[nodiscard]] bool add(const Tensor& tensor, WantedContent wanted, const KnownValues::Key& key,
                          const std::optional<stats::TensorStats>& stats) {
     begin_step(tensor.path.run_count);
-    const Node& node = node_of(tensor.path.node);
-    native::Record record = record_of(tensor.path.run_count, node);
+    native::Record record = record_of(tensor.path.run_count, node_of(tensor.path.node));
     record.slot = slot_of(tensor.path.file);
     record.role = tensor.path.file.role;
     record.has_shape = true;
@@ -230,10 +229,6 @@ class NativeTensors::Process {
   }
 
  private:
-  struct Node {
-    const native::RecordNode* names = nullptr;
-  };
-
   Process() = default;
 
   [[nodiscard]] std::string manifest_path() const {
@@ -251,22 +246,22 @@ class NativeTensors::Process {
     run_->begin_file(stem, 256);
   }
 
-  [[nodiscard]] const Node& node_of(std::string_view path) {
+  [[nodiscard]] const native::RecordNode* node_of(std::string_view path) {
     const auto known = nodes_.find(path);
     if (known != nodes_.end()) return known->second;
     const auto parsed = formats::parse_atb_node_folder(path.substr(path.rfind('/') + 1));
-    const native::RecordNode* names =
+    const native::RecordNode* node =
         run_->add_node(std::string(path), std::string(parsed ? parsed->type : ""));
-    return nodes_.emplace(path, Node{names}).first->second;
+    return nodes_.emplace(path, node).first->second;
   }
 
   /// What the lines of one operation have in common.
-  [[nodiscard]] native::Record record_of(int64_t run_count, const Node& node) {
+  [[nodiscard]] native::Record record_of(int64_t run_count, const native::RecordNode* node) {
     native::Record record;
     record.step = run_count;
-    record.node = node.names;
-    if (node.names != last_node_ || run_count != last_step_) ++order_;
-    last_node_ = node.names;
+    record.node = node;
+    if (node != last_node_ || run_count != last_step_) ++order_;
+    last_node_ = node;
     last_step_ = run_count;
     record.order = order_;
     return record;
@@ -293,7 +288,7 @@ class NativeTensors::Process {
   native::Manifest manifest_;
   std::unique_ptr<writer::NativeRun> run_;
   KnownValues values_;
-  std::unordered_map<std::string, Node, TextHash, std::equal_to<>> nodes_;
+  std::unordered_map<std::string, const native::RecordNode*, TextHash, std::equal_to<>> nodes_;
   std::map<int64_t, native::ManifestStep> steps_;
   int64_t newest_step_ = -1;
   const std::string* before_ = nullptr;
@@ -343,6 +338,7 @@ NativeTensors::Process* NativeTensors::process_of(std::string_view name) {
   if (finished_) return nullptr;
   const auto known = processes_.find(name);
   if (known != processes_.end()) return known->second.get();
+  const FileSizeSignalBlocked no_signal;  // of the manifest; all else the writer's thread writes
   Result<std::unique_ptr<Process>> made = Process::create(options_, name);
   if (!made && refusal_.empty()) refusal_ = made.error().describe();
   return processes_.emplace(name, made ? *std::move(made) : nullptr).first->second.get();

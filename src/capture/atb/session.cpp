@@ -526,7 +526,6 @@ void AtbSession::save_tensor(const Settings& settings, const TensorArguments& te
 bool AtbSession::take_native(const Settings& settings, const TensorArguments& tensor,
                              const std::string& path, bool with_data) {
   if (native_ == nullptr || !settings.native) return false;
-  const FileSizeSignalBlocked no_signal;
   switch (native_->take(
       tensor, path,
       {.data = with_data, .statistics = settings.statistics, .digest = settings.digest})) {
