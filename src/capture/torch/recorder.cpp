@@ -351,10 +351,9 @@ Session::Recorder::Seen Session::Recorder::find_seen() {
 }
 
 // Where both have one, torch's counter must agree, too: it sees writes by code that was not
-// dispatched on this thread. Precondition: `known` has bytes, and its storage is that at hand.
+// dispatched on this thread. Precondition: `known` has bytes.
 bool Session::Recorder::is_contradicted(const StoredValue& known) {
   const int64_t then = known.bytes->version;
-  if (session_.storages_.needs_version(*at_hand_.storage, known)) return then != version();
   return then >= 0 && version() >= 0 && then != version();
 }
 

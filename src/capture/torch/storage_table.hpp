@@ -53,9 +53,8 @@ struct StoredValue {
   const void* object = nullptr;  // address of the tensor that was seen last
   RecordRef producer;            // of the output that made it; none: no operator did
   int64_t seen_in = -1;          // number of the step that saw it last
-  /// Of its bytes once they were read. Beyond the step only those of parameters count, and those
-  /// that an operator made whose tensor has a counter of writes: what the host fills between steps
-  /// (a batch that NumPy shares) is read again.
+  /// Of its bytes once they were read; not used beyond the step unless the storage is a
+  /// parameter's: no counter sees what the host writes through NumPy, or through `data`.
   std::unique_ptr<TakenBytes> bytes;
   int64_t bytes_epoch = -1;  // StorageTable::epoch_ when they were read
 };
@@ -129,10 +128,6 @@ class StorageTable {
     }
     return nullptr;
   }
-  /// Whether only torch's counter, found as it was, says that they are its bytes still.
-  [[nodiscard]] bool needs_version(const Storage& storage, const StoredValue& value) const {
-    return value.bytes_epoch != epoch_ && storage.leaves.empty();
-  }
   void remember_bytes(StoredValue& value, TakenBytes bytes);
   /// The operator that is about to return has written it.
   void wrote(Storage& storage) {
@@ -163,8 +158,7 @@ class StorageTable {
 
   [[nodiscard]] Slot& slot_of(PyObject* object);
   [[nodiscard]] bool has_bytes(const Storage& storage, const StoredValue& value) const {
-    return value.bytes != nullptr && (!needs_version(storage, value) ||
-                                      (!value.producer.is_none() && value.bytes->version >= 0));
+    return value.bytes != nullptr && (value.bytes_epoch == epoch_ || !storage.leaves.empty());
   }
   [[nodiscard]] Slot* add(PyObject* object);
   void forget_values(Storage& storage);

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-from bench import sealing
+from bench import record_lines, sealing
 
 import assay
 
@@ -217,7 +217,7 @@ def test_outputs_that_nobody_captured_are_not_clean(golden: Path, tmp_path: Path
     """98 % of the operators were judged; the fault may be in the others, which make the outputs."""
     mine = capture(tmp_path / "mine", torch.bfloat16, "module")
     records = mine / "rank0" / "records.jsonl"
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    lines = record_lines.read(records)
     kept = [line for line in lines if line["node"] not in ("head", "") or line["role"] in ("weight", "buffer")]
     records.write_text("".join(json.dumps(line) + "\n" for line in kept))
     sealing.reseal(mine, files=[])

@@ -20,6 +20,7 @@ transformers = pytest.importorskip("transformers")
 native = pytest.importorskip("assay._opcheck")
 pytest.importorskip("assay.torch.capture")
 
+from bench import record_lines  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import assay  # noqa: E402
@@ -89,20 +90,21 @@ def test_healthy_models_are_exact_to_rounding(
 def tensors_of(run: Path) -> dict[str, dict[str, Any]]:
     """By operator node: its arguments as torch objects, and its outputs."""
     calls: dict[str, dict[str, Any]] = {}
-    for line in (run / "rank0" / "records.jsonl").read_text().splitlines():
-        record = json.loads(line)
+    for record in record_lines.read(run / "rank0" / "records.jsonl"):
         if "::" not in record["node"]:
             continue
         call = calls.setdefault(record["node"], {"in": {}, "out": []})
         if record.get("kind", "tensor") == "operator":
             call.update(type=record["type"], args=record["args"])
         elif record.get("kind", "tensor") == "tensor":
-            with open(run / "rank0" / record["file"], "rb") as file:
-                file.seek(record["offset"])
-                data = bytearray(file.read(record["bytes"]))
+            place = record.get("view", record)
+            with open(run / "rank0" / place["file"], "rb") as file:
+                file.seek(place["offset"])
+                data = bytearray(file.read(place["bytes"]))
             dtype = getattr(torch, record["dtype"])
             flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
-            value = flat.reshape(record["shape"])
+            is_view = "view" in record
+            value = flat.as_strided(record["shape"], record["strides"]) if is_view else flat.reshape(record["shape"])
             if record["role"] == "output":
                 call["out"].append(value)
             else:
@@ -256,7 +258,7 @@ def test_coarse_kernels_are_judged_by_their_other_layers(tmp_path: Path, spoil: 
 def test_missing_inputs_are_never_clean(tmp_path: Path) -> None:
     run = capture(tmp_path / "run", llama(), torch.bfloat16)
     records = run / "rank0" / "records.jsonl"
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    lines = record_lines.read(records)
     kept = [r for r in lines if not (r.get("role") == "input" and r.get("type") == "aten.mm.default")]
     assert len(kept) < len(lines)
     records.write_text("".join(json.dumps(record) + "\n" for record in kept))
