@@ -311,7 +311,9 @@ def test_a_truncated_object_is_as_damaged_as_a_truncated_file(on_store, store, r
     os.truncate(copy / "rank0" / "step-000000.safetensors", 5000)
     url = store.put(copy, f"{store.bucket}/run")
     local = on_store("verify", copy, status=1)
-    assert without(on_store("verify", url, status=1), url) == without(local, str(copy))
+    remote = on_store("verify", url, status=1)
+    # Sentences that begin with a path are in another order where all paths begin with "s3:".
+    assert sorted(without(remote, url).splitlines()) == sorted(without(local, str(copy)).splitlines())
 
 
 def test_a_connection_cut_in_a_range_is_tried_again(on_store, store, large):

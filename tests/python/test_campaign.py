@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from bench import record_lines  # noqa: E402
 from bench.campaign import kill_programs, kills, large, page  # noqa: E402
 from bench.campaign.__main__ import main  # noqa: E402
 from bench.campaign.campaign import FAILED, MISTAKE, OK, Campaign, Case, Result, Workplace  # noqa: E402
@@ -461,7 +462,7 @@ def as_killed(folder: Path, keep: Optional[int] = None) -> list[dict]:
     path = folder / "rank0" / "records.jsonl"
     kept = path.read_text().splitlines(keepends=True)[:keep]
     path.write_text("".join(kept))
-    return [json.loads(line) for line in kept]
+    return record_lines.whole(kept)
 
 
 def compared(tmp_path: Path) -> int:

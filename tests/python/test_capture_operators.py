@@ -985,7 +985,7 @@ def test_what_the_host_writes_between_steps_is_read_again(tmp_path: Path) -> Non
 
     model = Growing()
     batch = torch.zeros(2, 3)
-    befores, results = [], []
+    at_start, results = [], []
     with torch.no_grad(), assay.capture(model, tmp_path / "run", level="operator"):
         for step in range(5):
             batch.numpy()[:] = step + 1
@@ -993,14 +993,14 @@ def test_what_the_host_writes_between_steps_is_read_again(tmp_path: Path) -> Non
                 model.cache.add_(10)
             if step == 4:
                 model.cache.data[0] = -5
-            befores.append(None if model.cache is None else model.cache.clone())
+            at_start.append(None if model.cache is None else model.cache.clone())
             results.append((model(batch).clone(), model.cache.clone()))
     # then every record has the bytes of its moment
     run = assay.open(tmp_path / "run")
     assert run.verify() == ()
     for step in range(1, 5):
         read = {r.slot: r for r in run.records if r.step == step and r.op_type == "aten.cat.default"}
-        assert torch.equal(read["tensors.0"].torch(), befores[step])
+        assert torch.equal(read["tensors.0"].torch(), at_start[step])
         assert torch.equal(read["tensors.1"].torch(), torch.full((2, 3), step + 1.0))
         assert torch.equal(read[""].torch(), results[step][1])
 
