@@ -207,6 +207,12 @@ AtbStatisticsTexts atb_statistics(int64_t atb_dtype, const stats::TensorStats& s
   return real_statistics(*dtype, statistics, AtbStatisticsForm::Exact);
 }
 
+std::string atb_dims_text(std::span<const int64_t> sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : ",") + std::to_string(size);
+  return text;
+}
+
 std::string atb_record_header(const AtbDescription& tensor,
                               const std::optional<AtbStatisticsTexts>& statistics,
                               std::optional<uint64_t> payload_bytes) {

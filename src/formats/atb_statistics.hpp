@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/bytes.hpp"
@@ -47,6 +48,9 @@ struct AtbDescription {
   std::string_view dtype;
   std::string_view dims;
 };
+
+/// "1,4096", as the library spells sizes; "" of a scalar.
+[[nodiscard]] std::string atb_dims_text(std::span<const int64_t> sizes);
 
 /// What stands in front of the payload in a tensor's file.
 /// payload_bytes   nothing for a record without data

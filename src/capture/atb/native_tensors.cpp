@@ -20,6 +20,7 @@
 #include "capture/common/host_guard.hpp"
 #include "formats/atb_bin.hpp"
 #include "formats/atb_paths.hpp"
+#include "formats/atb_statistics.hpp"
 #include "formats/json_fields.hpp"
 #include "formats/plain_json.hpp"
 #include "stats/digest.hpp"
@@ -37,13 +38,6 @@ constexpr std::chrono::milliseconds kPause(100);
 constexpr int kMostBusyLooks = 10;
 
 void wait_here(void (*wait)(void* data), void* data) { wait(data); }
-
-/// "1,4096", as the library spells them.
-std::string dims_text(const Dims& dims) {
-  std::string text;
-  for (const int64_t size : dims.span()) text += (text.empty() ? "" : ",") + std::to_string(size);
-  return text;
-}
 
 struct TextHash {
   using is_transparent = void;
@@ -315,7 +309,8 @@ std::optional<NativeTensors::Tensor> NativeTensors::understood(const TensorArgum
   // Of a tiled tensor a file says two shapes, a line one; a format that is none has no word.
   if (*format < 0 || *format > formats::kAtbFormatNd) return std::nullopt;
   // The texts of a header are made of the numbers again.
-  if (given.format != std::to_string(*format) || given.dims != dims_text(*shape) ||
+  if (given.format != std::to_string(*format) ||
+      given.dims != formats::atb_dims_text(shape->span()) ||
       given.dtype != std::to_string(*formats::atb_from_dtype(*dtype)))
     return std::nullopt;
   if (described_bytes(given) != given.size_bytes) return std::nullopt;

@@ -46,13 +46,6 @@ std::string format_text(const run::TensorRecord& record) {
   return std::to_string(number.value_or(formats::kAtbFormatNd));
 }
 
-std::string dims_text(const run::TensorRecord& record) {
-  std::string text;
-  for (const int64_t size : record.shape ? record.shape->span() : std::span<const int64_t>())
-    text += (text.empty() ? "" : ",") + std::to_string(size);
-  return text;
-}
-
 /// The files of one process.
 class ProcessFiles {
  public:
@@ -133,7 +126,8 @@ class ProcessFiles {
     }
     const std::string format = format_text(record);
     const std::string number = std::to_string(*dtype);
-    const std::string dims = dims_text(record);
+    const std::string dims =
+        record.shape ? formats::atb_dims_text(record.shape->span()) : std::string();
     std::string content = formats::atb_record_header(
         {format, number, dims}, statistics,
         payload ? std::optional<uint64_t>(payload->size()) : std::nullopt);
