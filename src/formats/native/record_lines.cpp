@@ -250,10 +250,9 @@ std::span<const int64_t> RecordBatch::strides_of(const Record& record) const {
 
 // ---- lines that stand for others ----------------------------------------------------------------
 
-bool EarlierLines::Line::is_of(const Record& record) const {
-  return node == record.node && operation == record.operation && slot == record.slot &&
-         operation_index == record.operation_index && call == record.call && role == record.role &&
-         kind == record.kind;
+EarlierLines::Place EarlierLines::place_of(const Record& record) {
+  return {record.node, record.operation, record.slot, record.operation_index,
+          record.call, record.role,      record.kind};
 }
 
 bool EarlierLines::Line::says(const RecordBatch& batch, const Record& record) const {
@@ -266,13 +265,7 @@ bool EarlierLines::Line::says(const RecordBatch& batch, const Record& record) co
 }
 
 void EarlierLines::Line::take(const RecordBatch& batch, const Record& record) {
-  node = record.node;
-  operation = record.operation;
-  slot = record.slot;
-  operation_index = record.operation_index;
-  call = record.call;
-  role = record.role;
-  kind = record.kind;
+  place = place_of(record);
   has_shape = record.has_shape;
   has_strides = record.has_strides;
   ndim = record.ndim;
@@ -288,14 +281,14 @@ void EarlierLines::Line::take(const RecordBatch& batch, const Record& record) {
   text = batch.text_of(record);
 }
 
-size_t EarlierLines::hash_of(const Record& record) {
+size_t EarlierLines::Place::hash() const {
   size_t hash = 0;
   const auto mix = [&hash](uint64_t part) { hash = (hash ^ part) * 0x9E3779B97F4A7C15ull; };
-  mix(reinterpret_cast<uintptr_t>(record.node));
-  mix(reinterpret_cast<uintptr_t>(record.operation));
-  mix(reinterpret_cast<uintptr_t>(record.slot));
-  mix(static_cast<uint64_t>(record.operation_index) << 32 | record.call);
-  mix(static_cast<uint64_t>(record.role) << 8 | static_cast<uint64_t>(record.kind));
+  mix(reinterpret_cast<uintptr_t>(node));
+  mix(reinterpret_cast<uintptr_t>(operation));
+  mix(reinterpret_cast<uintptr_t>(slot));
+  mix(static_cast<uint64_t>(operation_index) << 32 | call);
+  mix(static_cast<uint64_t>(role) << 8 | static_cast<uint64_t>(kind));
   return hash >> 32;
 }
 
@@ -303,27 +296,19 @@ void EarlierLines::grow() {
   slots_.assign(2 * slots_.size(), 0);
   const size_t mask = slots_.size() - 1;
   for (size_t i = 0; i < lines_.size(); ++i) {
-    Record record;
-    record.node = lines_[i].node;
-    record.operation = lines_[i].operation;
-    record.slot = lines_[i].slot;
-    record.operation_index = lines_[i].operation_index;
-    record.call = lines_[i].call;
-    record.role = lines_[i].role;
-    record.kind = lines_[i].kind;
-    size_t at = hash_of(record) & mask;
+    size_t at = lines_[i].place.hash() & mask;
     while (slots_[at] != 0) at = (at + 1) & mask;
     slots_[at] = static_cast<uint32_t>(i + 1);
   }
 }
 
 // nullptr: there is none, and no room for it.
-EarlierLines::Line* EarlierLines::line_of(const Record& record) {
-  if (next_ < lines_.size() && lines_[next_].is_of(record)) return &lines_[next_++];
+EarlierLines::Line* EarlierLines::line_at(const Place& place) {
+  if (next_ < lines_.size() && lines_[next_].place == place) return &lines_[next_++];
   const size_t mask = slots_.size() - 1;
-  size_t at = hash_of(record) & mask;
+  size_t at = place.hash() & mask;
   for (; slots_[at] != 0; at = (at + 1) & mask) {
-    if (!lines_[slots_[at] - 1].is_of(record)) continue;
+    if (lines_[slots_[at] - 1].place != place) continue;
     next_ = slots_[at];
     return &lines_[next_ - 1];
   }
@@ -339,9 +324,9 @@ std::optional<uint64_t> EarlierLines::find(const RecordBatch& batch, const Recor
   const bool has_more = record.more != nullptr && !record.more_repeats;
   if (!is_plain || has_more || record.step < 0 || record.text_size > kMostTextBytes)
     return std::nullopt;
-  Line* line = line_of(record);
+  Line* line = line_at(place_of(record));
   if (line == nullptr) return std::nullopt;
-  const bool is_new = line->node == nullptr;
+  const bool is_new = line->place.node == nullptr;
   if (!is_new && line->step != record.step && line->says(batch, record)) return line->number;
   line->take(batch, record);
   if (is_new && 2 * lines_.size() > slots_.size()) grow();

@@ -173,13 +173,14 @@ class PreparedLines {
 /// mostly says the same again. Bounded, as are its texts.
 class EarlierLines {
  public:
-  /// The number of a line of an earlier step that says the same of node, call and form of the tensor, or of
-  /// the operator and its arguments. Nothing: `record` is the one to refer to from now on.
+  /// The number of a line of an earlier step that says the same of node, call and form of the
+  /// tensor, or of the operator and its arguments. Nothing: `record` is the one to refer to from
+  /// now on.
   [[nodiscard]] std::optional<uint64_t> find(const RecordBatch& batch, const Record& record);
 
  private:
-  struct Line {
-    // Where it belongs: one line a step.
+  /// Where a line belongs: one a step.
+  struct Place {
     const RecordNode* node = nullptr;
     const std::string* operation = nullptr;
     const std::string* slot = nullptr;
@@ -187,6 +188,12 @@ class EarlierLines {
     uint32_t call = 0;
     Role role = Role::Output;
     RecordKind kind = RecordKind::Tensor;
+
+    [[nodiscard]] size_t hash() const;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  struct Line {
+    Place place;
     // What it says.
     bool has_shape = false;
     bool has_strides = false;
@@ -201,15 +208,14 @@ class EarlierLines {
     std::vector<int64_t> dims = {};
     std::string text = {};
 
-    [[nodiscard]] bool is_of(const Record& record) const;
     [[nodiscard]] bool says(const RecordBatch& batch, const Record& record) const;
     void take(const RecordBatch& batch, const Record& record);
   };
   static constexpr size_t kMostLines = 65536;
   static constexpr size_t kMostTextBytes = 1024;
 
-  [[nodiscard]] static size_t hash_of(const Record& record);
-  [[nodiscard]] Line* line_of(const Record& record);
+  [[nodiscard]] static Place place_of(const Record& record);
+  [[nodiscard]] Line* line_at(const Place& place);
   void grow();
 
   std::vector<Line> lines_;
