@@ -18,6 +18,7 @@
 #include "base/signals_blocked.hpp"
 #include "base/text.hpp"
 #include "capture/common/host_guard.hpp"
+#include "capture/intake/take.hpp"
 #include "formats/atb_bin.hpp"
 #include "formats/atb_paths.hpp"
 #include "formats/atb_statistics.hpp"
@@ -173,8 +174,7 @@ class NativeTensors::Process {
     if (wanted.data && known != nullptr) record.payload = known->payload;
     if (wanted.data && !record.payload) {
       const Result<TensorView> view = make_view(tensor.dtype, tensor.shape, tensor.bytes);
-      if (view) record.payload = run_->append_payload(*view, record, nullptr);
-      record.first_copy = record.payload.has_value();
+      if (view) append_elements(*run_, *view, record);
       if (!record.first_copy) return false;
     } else if (known != nullptr) {
       record.same_as = static_cast<int64_t>(known->number);
@@ -324,9 +324,8 @@ std::optional<NativeTensors::Tensor> NativeTensors::understood(const TensorArgum
 }
 
 stats::TensorStats NativeTensors::statistics(const Tensor& tensor) {
-  const FloatingPointState host_state;
   const Result<TensorView> view = make_view(tensor.dtype, tensor.shape, tensor.bytes);
-  return view ? stats::compute_stats(*view) : stats::TensorStats();
+  return view ? statistics_of(*view) : stats::TensorStats();
 }
 
 NativeTensors::Process* NativeTensors::process_of(std::string_view name) {
