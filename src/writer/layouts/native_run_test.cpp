@@ -15,6 +15,7 @@
 
 #include "base/mapped_file.hpp"
 #include "formats/safetensors.hpp"
+#include "writer/layouts/step_file.hpp"
 
 namespace assay::writer {
 namespace {
@@ -440,6 +441,22 @@ TEST(NativeRun, FinishesShortWrites) {
   EXPECT_FALSE(run->stopped());
   EXPECT_EQ(read_floats(folder.path() + "/" + *location->file, location->offset, values.size()),
             values);
+}
+
+// A decode step of some megabytes had 64 MiB of zeros made for it in a memory file system, and a
+// killed host left them.
+TEST(StepFile, ReservesNoMoreThanItHas) {
+  const TemporaryFolder folder;
+  StepFile file(folder.path() + "/step-000000.safetensors", kDirectAlignment, IoFunctions());
+  constexpr uint64_t kBlock = 2 << 20;
+  constexpr std::align_val_t kAlignment{kDirectAlignment};
+  auto* bytes = new (kAlignment) std::byte[kBlock]();
+  for (uint64_t end = kDirectAlignment; end < 100 * kBlock;) {
+    ASSERT_TRUE(file.write_block(end, {bytes, kBlock}).has_value());
+    end += kBlock;
+    EXPECT_LE(fs::file_size(file.path()), 2 * end);
+  }
+  ::operator delete[](bytes, kAlignment);
 }
 
 TEST(NativeRun, SaysWhichFileCannotBeCreated) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "writer/layouts/step_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace assay::writer {
 namespace {
 
-// Extents reserved ahead make a write about a third cheaper; the rest is cut off at the end.
-constexpr uint64_t kReserveAheadBytes = 64ull << 20;
+// Extents reserved ahead make a write about a third cheaper; the rest is cut off at the end. A memory
+// file system makes them of pages, so no more than the file has already.
+constexpr uint64_t kMostReservedAhead = 64ull << 20;
 // Below it one buffered write is cheaper than a direct one and the wait for the disk.
 constexpr uint64_t kSmallestDirectTail = 64u << 10;
 
@@ -26,7 +28,7 @@ Status StepFile::open_buffered() {
 
 void StepFile::reserve(uint64_t end) {
   if (end <= reserved_bytes_) return;
-  const uint64_t target = end + kReserveAheadBytes;
+  const uint64_t target = end + std::min(end, kMostReservedAhead);
   // Only an optimisation: a file system that cannot, or has no room for it, is told about by the
   // write itself.
   if (::fallocate(buffered_.get(), 0, static_cast<off_t>(reserved_bytes_),
