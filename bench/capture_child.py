@@ -23,9 +23,10 @@ from typing import Any
 
 from bench import models, operator_capture, variants
 from bench.measure import MAX_WAIT_SHARE, Disturbance, NotAvailable, Series, load_average, shuffled
+from bench.rivals import tools
 from bench.scratch import scratch_folder
 
-GROUPS = {**variants.GROUPS, "operators": operator_capture.VARIANTS}
+GROUPS = {**variants.GROUPS, "operators": operator_capture.VARIANTS, **tools.GROUPS}
 
 
 def run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture adds to a step of the model: ours in both modes, hook scripts, and mindstudio-probe.
+"""What a capture adds to a step of the model: ours in both modes, hook scripts, and other people's tools.
 
 Each (model, group) is a process of its own (bench/capture_child.py); inside it the variants alternate at random, so a
 slow minute of the machine hits all of them. Ratios are to "none" of the same process.
@@ -19,6 +19,7 @@ from typing import Any, Optional
 from bench import models
 from bench.measure import Sample, Series, load_average, machine
 from bench.report import FAILED, NOT_AVAILABLE, Row, Section
+from bench.rivals import tools
 
 CPU_COLUMNS = ["", "CPU ms a step", "IQR", "added ms", "until returned", "all bytes handed over", "of minima", "n"]
 COLUMNS = [
@@ -37,40 +38,34 @@ COLUMNS = [
 # Ratio of medians, step with tool / step without. Full dumps: until all bytes are handed over.
 GOALS: dict[str, dict[str, float]] = {
     "assay off": {"S": 1.01, "S-decode": 1.01, "M": 1.01},
-    "assay statistics": {"S": 1.04, "S-decode": 1.05, "M": 1.03},
-    "assay full": {"S": 1.25, "S-decode": 1.08, "M": 1.2},
+    "assay statistics": {"S": 1.04, "S-decode": 1.04, "M": 1.02},
+    "assay full": {"S": 1.15, "S-decode": 1.06, "M": 1.08},
     "strict statistics": {"S": 1.15, "S-decode": 1.2, "M": 1.05},
     "strict full": {"S": 2.0, "S-decode": 2.0, "M": 1.5},
 }
 GROUPS = ("extended", "strict")
-RIVAL_GROUPS = ("msprobe-statistics", "msprobe-full")
+# The package that a group of bench/rivals/tools.py needs; none: torch or transformers has it.
+RIVAL_GROUPS: dict[str, str] = {
+    "msprobe-statistics": "msprobe",
+    "msprobe-full": "msprobe",
+    "transformers-debugger": "",
+}
 QUICK_ROUNDS = 9  # runs with fewer rounds do not repeat disturbed samples
-RIVAL_PACKAGE = "mindstudio-probe==26.2.0"
 
 
-def prepare_rivals(build: Path) -> tuple[Optional[Path], str]:
-    """Installs mindstudio-probe into an environment of its own, which sees the packages of this one.
-
-    Returns (its Python, ""), or (None, the reason why it cannot be had).
-    """
-    python = build / "rivals-venv" / "bin" / "python"
-    probe = [str(python), "-c", "import importlib.metadata as m; print(m.version('mindstudio-probe'))"]
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(build / "rivals-venv")], check=True)
-    if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
-        # torch and transformers come from this environment by a .pth file: the same build for both sides.
-        code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        ours, theirs = (
-            subprocess.run([str(path), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-            for path in (sys.executable, python)
-        )
-        Path(theirs, "zz_bench_parent.pth").write_text(ours + "\n")
-        command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", RIVAL_PACKAGE]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            return None, f"pip install {RIVAL_PACKAGE}: {lines[-1] if lines else 'failed'}"
-    return python, ""
+def with_rivals(
+    build: Path, pythons: Mapping[str, Path], groups: Mapping[str, str]
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Adds the Python of each rival group; returns (Python, why there is none), both by group."""
+    found = dict(pythons)
+    refusals = {}
+    for group, tool in groups.items():
+        python, reason = tools.install(build, tool) if tool else (Path(sys.executable), "")
+        if python is None:
+            refusals[group] = reason
+        else:
+            found[group] = python
+    return found, refusals
 
 
 def run_child(
@@ -166,11 +161,9 @@ def run(build: Path, rivals: bool, quick: bool, only_models: Optional[list[str]]
     work = build / "work"
     work.mkdir(parents=True, exist_ok=True)
     pythons = {group: Path(sys.executable) for group in GROUPS}
-    reason = ""
+    refusals: dict[str, str] = {}
     if rivals and not cpu:
-        python, reason = prepare_rivals(build)
-        if python:
-            pythons.update({group: python for group in RIVAL_GROUPS})
+        pythons, refusals = with_rivals(build, pythons, RIVAL_GROUPS)
     seen: set[str] = set()
     for spec in models.MODELS.values():
         if only_models and spec.name not in only_models:
@@ -184,8 +177,9 @@ def run(build: Path, rivals: bool, quick: bool, only_models: Optional[list[str]]
                 section.rows += rows_of(spec, group, child, seen, cpu)
             except RuntimeError as error:
                 section.rows.append(Row(f"{spec.name}: {group}", status=FAILED, reason=str(error)))
-        if reason:
-            section.rows.append(Row(f"{spec.name}: msprobe", status=NOT_AVAILABLE, reason=reason))
+        section.rows += [
+            Row(f"{spec.name}: {group}", status=NOT_AVAILABLE, reason=reason) for group, reason in refusals.items()
+        ]
     section.load = (before, load_average())
     section.notes = [
         "A sample is a burst of steps (S 4, S-decode 8, M 1) after one step that is not timed, then one wait until "

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from bench.capture_overhead import prepare_rivals
 from bench.measure import iqr, load_average, machine, median, shuffled
 from bench.report import FAILED, NOT_AVAILABLE, Row, Section
+from bench.rivals import tools
 
 COLUMNS = [
     "",
@@ -39,6 +39,7 @@ COLUMNS = [
 MIB = 1 << 20
 MAX_RESIDENT = 512 * MIB
 NUMPY_SCRIPT = Path(__file__).parent / "rivals" / "numpy_compare.py"
+POLYGRAPHY_SCRIPT = Path(__file__).parent / "rivals" / "polygraphy_compare.py"
 
 
 @dataclass
@@ -163,7 +164,7 @@ def msprobe_group(
     """The same dump of msprobe's format through its own command and ours; nothing without `rivals`."""
     if not rivals:
         return []
-    python, reason = prepare_rivals(build)
+    python, reason = tools.install(build, "msprobe")
     if python is None:
         section.rows.append(Row("rival: msprobe compare", status=NOT_AVAILABLE, reason=reason))
         return []
@@ -187,6 +188,20 @@ def msprobe_group(
             Command("rival: msprobe compare, the same dumps", words, size, repetitions=3),
         ]
     ]
+
+
+def polygraphy(
+    build: Path, what: str, golden: Path, mine: Path, pair_bytes: int, rivals: bool, section: Section
+) -> list[Command]:
+    """The same files through polygraphy's comparator; nothing without `rivals`."""
+    if not rivals:
+        return []
+    name = f"rival: polygraphy's comparator, {what}"
+    python, reason = tools.install(build, "polygraphy")
+    if python is None:
+        section.rows.append(Row(name, status=NOT_AVAILABLE, reason=reason))
+        return []
+    return [Command(name, [str(python), str(POLYGRAPHY_SCRIPT), str(golden), str(mine)], pair_bytes, repetitions=3)]
 
 
 def run(build: Path, quick: bool, given: Optional[str], rivals: bool = False) -> Section:
@@ -240,6 +255,7 @@ def run(build: Path, quick: bool, given: Optional[str], rivals: bool = False) ->
                     size,
                     repetitions=3,
                 ),
+                *polygraphy(build, "fp32 pair", golden, mine, size, rivals, section),
             ]
         )
         golden, mine = make_pair("bf16", work / "bf16", elements)
@@ -280,6 +296,7 @@ def run(build: Path, quick: bool, given: Optional[str], rivals: bool = False) ->
                     count * 32768,
                     repetitions=3,
                 ),
+                *polygraphy(build, f"2 x {count} files", golden, mine, count * 32768, rivals, section),
             ]
         )
         for group in groups:

@@ -103,8 +103,10 @@ def main(arguments: Optional[list[str]] = None) -> int:
     runners: dict[str, Callable[[], report.Section]] = {
         "capture": lambda: capture_overhead.run(options.build, options.rivals, options.quick, options.model),
         "capture-cpu": lambda: capture_overhead.run(options.build, False, options.quick, options.model, cpu=True),
-        "operators": lambda: operator_capture.run(options.build, options.quick, options.model),
-        "operators-cpu": lambda: operator_capture.run(options.build, options.quick, options.model, cpu=True),
+        "operators": lambda: operator_capture.run(options.build, options.quick, options.model, rivals=options.rivals),
+        "operators-cpu": lambda: operator_capture.run(
+            options.build, options.quick, options.model, cpu=True, rivals=options.rivals
+        ),
         "atb-probe": lambda: atb_probe.run(options.build, options.quick),
         "ggml": lambda: ggml_capture.run(options.build, options.quick),
         "kernels": lambda: kernels.run(options.build, options.quick),

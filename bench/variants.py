@@ -9,12 +9,11 @@ variant does in the timed part:
     assay statistics, full      assay.capture in the native layout; flush waits for its writer
     strict statistics, full     register_hook of msit_llm; flush waits for its writer
     hook scripts                bench/rivals/torch_hooks.py; flush writes what they still hold
-    msprobe statistics, full    mindstudio-probe, level L0 (modules); stop and step are part of the flush
+    tools that others publish   bench/rivals/tools.py
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from typing import Any, Optional
 
 from bench import record_lines
 from bench.measure import NotAvailable
-from bench.models import ModelSpec
+from bench.models import ModelSpec, Stepper
 from bench.rivals import torch_hooks
 from bench.scratch import empty
 
@@ -37,17 +36,22 @@ class Variant:
         name: key in tables and on the command line.
         own_model: True when the hooks stay for the life of the process; such a variant gets a model of its own over
             the same parameters.
-        holds_memory: bytes are handed over only in `end_step` or `flush`, so "until returned" flatters it.
+        own_folder: True when it writes to a place of its own, or to memory: check() looks before `detach`.
     """
 
     name = "none"
     own_model = False
+    own_folder = False
 
     def prepare(self, model: Any, spec: ModelSpec) -> None:
         """Called once, before the first visit. Raises NotAvailable when the variant cannot run here."""
 
     def attach(self, model: Any, folder: Path) -> None:
         """Starts capturing `model` into the empty `folder`. Not timed with the steps."""
+
+    def step(self, stepper: Stepper, model: Any) -> None:
+        """Runs one step of `model`."""
+        stepper.step(model)
 
     def end_step(self) -> None:
         """Called after each step, inside its time."""
@@ -212,67 +216,6 @@ class Script(Variant):
             require_bytes(folder, steps * DISTINCT_BYTES[spec.name], self.name)
 
 
-class Msprobe(Variant):
-    """`mindstudio-probe`: PrecisionDebugger at module level. One debugger a process, so its folder is fixed."""
-
-    own_model = True
-
-    def __init__(self, name: str, task: str) -> None:
-        self.name = name
-        self._task = task
-        self._debugger: Any = None
-        self._folder = Path()
-
-    def prepare(self, model: Any, spec: ModelSpec) -> None:
-        """Creates the debugger."""
-        import sys
-
-        arguments = sys.argv
-        sys.argv = sys.argv[:1]  # it parses the host's command line on import
-        try:
-            from msprobe.pytorch import PrecisionDebugger
-        except ImportError as error:
-            raise NotAvailable(f"mindstudio-probe is not installed: {error}") from error
-        finally:
-            sys.argv = arguments
-        self._folder = Path(os.environ["ASSAY_BENCH_WORK"]) / f"msprobe-{os.getpid()}"
-        self._folder.mkdir(parents=True)
-        config = {
-            "task": self._task,
-            "dump_path": str(self._folder / "dump"),
-            "rank": [],
-            "step": [],
-            "level": "L0",
-            "statistics": {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": "statistics"},
-            "tensor": {"scope": [], "list": [], "data_mode": ["all"]},
-        }
-        path = self._folder / "config.json"
-        path.write_text(json.dumps(config))
-        self._debugger = PrecisionDebugger(config_path=str(path))
-
-    def attach(self, model: Any, folder: Path) -> None:
-        """Remembers the model: `start` is needed for every step."""
-        self._model = model
-        self._debugger.start(model=model)
-
-    def end_step(self) -> None:
-        """Ends the step and starts the next, as its documentation asks for."""
-        self._debugger.stop()
-        self._debugger.step()
-        self._debugger.start(model=self._model)
-
-    def detach(self) -> None:
-        """Stops and empties what was written."""
-        self._debugger.stop()
-        empty(self._folder / "dump")
-
-    def check(self, folder: Path, steps: int, spec: ModelSpec) -> None:
-        """Requires a dump.json a step."""
-        found = sum(1 for _ in (self._folder / "dump").rglob("dump.json"))
-        if found < steps:
-            raise RuntimeError(f"{self.name}: {found} dump.json files for {steps} steps")
-
-
 GROUPS: dict[str, list[Any]] = {
     "extended": [
         lambda: Variant(),
@@ -289,8 +232,6 @@ GROUPS: dict[str, list[Any]] = {
         lambda: StrictHook("strict statistics", 1),
         lambda: StrictHook("strict full", 0),
     ],
-    "msprobe-statistics": [lambda: Variant(), lambda: Msprobe("msprobe statistics", "statistics")],
-    "msprobe-full": [lambda: Variant(), lambda: Msprobe("msprobe full", "tensor")],
 }
 
 
@@ -314,24 +255,27 @@ def timed_visit(
         stepper.begin()
         variant.attach(model, folder)
         try:
-            stepper.step(model)
+            variant.step(stepper, model)
             variant.end_step()
             variant.flush()
             disturbance.start()
             start = clock()
             for _ in range(spec.burst):
-                stepper.step(model)
+                variant.step(stepper, model)
                 variant.end_step()
             returned = clock()
             variant.flush()
             finished = clock()
             share = disturbance.stop()
+            # Once is enough: every visit does the same, and reading a dump back disturbs the next sample.
+            is_checked = getattr(variant, "checked", False)
+            if variant.own_folder and not is_checked:
+                variant.check(folder, spec.burst + 1, spec)
         finally:
             variant.detach()
-        if not getattr(variant, "checked", False):
-            # Once is enough: every visit does the same, and reading a dump back disturbs the next sample.
-            # Captures complete their files when they are detached; msprobe has one folder for all visits.
-            if not isinstance(variant, Msprobe):
+        if not is_checked:
+            # Captures complete their files when they are detached.
+            if not variant.own_folder:
                 variant.check(folder, spec.burst + 1, spec)
             variant.checked = True  # type: ignore[attr-defined]
             variant.bytes_per_step = tree_bytes(folder)[1] / (spec.burst + 1)  # type: ignore[attr-defined]
