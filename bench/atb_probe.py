@@ -206,7 +206,7 @@ def make_row(shape: str, name: str, runs: dict[str, list[Run]], reasons: dict[st
 
     if name == "assay off" and runs["no probe"]:
         ratio = cpu(name) / cpu("no probe")
-        row.goal, row.met = f"{GOAL_OFF:.2f} of no probe", round(ratio, 2) <= GOAL_OFF
+        row.judge(f"{ratio:.2f}", f"{GOAL_OFF:.2f} of no probe", round(ratio, 2) <= GOAL_OFF)
         row.data["of_no_probe"] = ratio
     tensors = own[0].tensors
     if tensors and name != ASKED and runs[ASKED]:
@@ -219,7 +219,7 @@ def make_row(shape: str, name: str, runs: dict[str, list[Run]], reasons: dict[st
             row.cells["of naive"] = f"{ratio:.2f}"
             row.data["of_naive"] = ratio
             if name in ("assay full", "assay statistics"):
-                row.goal, row.met = "0.20 of naive", ratio <= GOAL_OF_NAIVE
+                row.judge(f"{ratio:.2f}", f"{GOAL_OF_NAIVE:.2f} of naive", ratio <= GOAL_OF_NAIVE)
     if tensors:
         row.cells["tensors a step"] = f"{tensors / steps:.0f}"
         row.cells["MB a step"] = f"{own[0].size / steps / 1e6:.1f}"

@@ -122,28 +122,28 @@ def rows_of(
         goal = None if cpu else goals.get(name, {}).get(spec.name)
         # A statistics run has nothing to hand over but its table: the same figure decides.
         kept = f"{figures['used']}" + (f" (-{figures['discarded']})" if figures["discarded"] else "")
-        rows.append(
-            Row(
-                label,
-                cells={
-                    "added ms": ""
-                    if name == "none"
-                    else f"{(figures['handed_over_median'] - base['handed_over_median']) * 1e3:.1f}",
-                    "ms a step": f"{figures['handed_over_median'] * 1e3:.1f}",
-                    "IQR": f"{figures['handed_over_iqr'] * 1e3:.1f}",
-                    "until returned": "1" if name == "none" else f"{returned:.2f}",
-                    "all bytes handed over": "1" if name == "none" else f"{handed_over:.2f}",
-                    "of minima": "1" if name == "none" else f"{minima:.2f}",
-                    "MB written": f"{entry['bytes_per_step'] / 1e6:.1f}" if entry["bytes_per_step"] else "",
-                    "n": kept + ("!" if figures["noisy"] else ""),
-                },
-                seconds=figures["handed_over_median"] * 100,
-                unit="100 steps",
-                goal="" if goal is None else f"{goal:.2f}",
-                met=None if goal is None or figures["noisy"] or base["noisy"] else round(handed_over, 2) <= goal,
-                data={**figures, "ratio_returned": returned, "ratio_handed_over": handed_over, "ratio_minima": minima},
-            )
+        row = Row(
+            label,
+            cells={
+                "added ms": ""
+                if name == "none"
+                else f"{(figures['handed_over_median'] - base['handed_over_median']) * 1e3:.1f}",
+                "ms a step": f"{figures['handed_over_median'] * 1e3:.1f}",
+                "IQR": f"{figures['handed_over_iqr'] * 1e3:.1f}",
+                "until returned": "1" if name == "none" else f"{returned:.2f}",
+                "all bytes handed over": "1" if name == "none" else f"{handed_over:.2f}",
+                "of minima": "1" if name == "none" else f"{minima:.2f}",
+                "MB written": f"{entry['bytes_per_step'] / 1e6:.1f}" if entry["bytes_per_step"] else "",
+                "n": kept + ("!" if figures["noisy"] else ""),
+            },
+            seconds=figures["handed_over_median"] * 100,
+            unit="100 steps",
+            data={**figures, "ratio_returned": returned, "ratio_handed_over": handed_over, "ratio_minima": minima},
         )
+        if goal is not None:
+            met = None if figures["noisy"] or base["noisy"] else round(handed_over, 2) <= goal
+            row.judge(f"{handed_over:.2f}", f"{goal:.2f}", met)
+        rows.append(row)
     return rows
 
 

@@ -125,18 +125,18 @@ def row_of(command: Command) -> Row:
         row.cells["GB/s"] = f"{command.pair_bytes / seconds / 1e9:.2f}"
         row.cells["best GB/s"] = f"{command.pair_bytes / fastest / 1e9:.2f}"
         row.cells["GB/CPU s"] = f"{command.pair_bytes / max(median(command.cpu), 1e-9) / 1e9:.2f}"
-    goals, met = [], []
+    judged: list[tuple[str, str, bool]] = []
     if command.goal_seconds is not None:
-        goals.append(f"{command.goal_seconds * 1e3:.0f} ms")
-        met.append(seconds <= command.goal_seconds)
+        goal = command.goal_seconds
+        judged.append((f"{seconds * 1e3:.1f} ms", f"{goal * 1e3:.0f} ms", seconds <= goal))
     if command.rate_goal is not None:
-        goals.append(f"{command.rate_goal:g} GB/s")
-        met.append(command.pair_bytes / seconds >= command.rate_goal * 1e9)
+        rate = command.pair_bytes / seconds / 1e9
+        judged.append((f"{rate:.2f} GB/s", f"{command.rate_goal:g} GB/s", rate >= command.rate_goal))
     if command.memory_goal:
-        goals.append("512 MiB")
-        met.append(command.resident <= MAX_RESIDENT)
-    if goals:
-        row.goal, row.met = ", ".join(goals), all(met)
+        judged.append((f"{command.resident / MIB:.0f} MiB", "512 MiB", command.resident <= MAX_RESIDENT))
+    if judged:
+        figures, goals, met = zip(*judged)
+        row.judge(", ".join(figures), ", ".join(goals), all(met))
     return row
 
 

@@ -115,8 +115,7 @@ def row_of(command: Command, floor: tuple[float, float]) -> Row:
         seconds = median(command.wall)
         row.cells["of floor"] = f"{seconds / floor[0]:.2f}"
         row.cells["of floor, CPU"] = f"{median(command.cpu) / floor[1]:.2f}"
-        row.goal = f"{GOAL_SECONDS} s"
-        row.met = seconds <= GOAL_SECONDS
+        row.judge(f"{seconds:.1f} s", f"{GOAL_SECONDS} s", seconds <= GOAL_SECONDS)
     return row
 
 

@@ -206,7 +206,7 @@ def rows_of(title: str, modes: list[Mode], found: dict[str, Graphs]) -> list[Row
             row.cells["added us, paired"] = f"{median(graphs.paired) * 1e6:+.0f}"
             row.cells["quartiles of these"] = quartiles(graphs.paired, 1e6, 0)
         if mode.goal is not None:
-            row.goal, row.met = f"{mode.goal:g}", ratio <= mode.goal
+            row.judge(f"{ratio:.3f}", f"{mode.goal:g}", ratio <= mode.goal)
         row.data = {"cpu": cpu, "wall": wall, "paired": graphs.paired, "waited_ms": graphs.waited_ms}
         rows.append(row)
     return rows

@@ -367,8 +367,8 @@ def rows_of(
             row.cells["of minima"] = f"{figure['handed_over_min'] / base['handed_over_min']:.3f}"
             row.data["ratio"] = ratio
             if name in GOALS:
-                row.goal = f"{GOALS[name]:.2f}"
-                row.met = None if figure["noisy"] or base["noisy"] else round(ratio, 3) <= GOALS[name]
+                met = None if figure["noisy"] or base["noisy"] else round(ratio, 3) <= GOALS[name]
+                row.judge(f"{ratio:.3f}", f"{GOALS[name]:.2f}", met)
         rows.append(row)
     _add_write_rate(rows, figures, sizes, spec)
     return rows
@@ -388,9 +388,9 @@ def _add_write_rate(
     row = by_name["assay, a file an operator"]
     row.cells["GB/s"] = f"{size / added / 1e9:.2f}" if added > 0 else "hidden"
     row.data["share_of_raw"] = raw / added if added > 0 else None
-    row.goal = f"{GOAL_RAW:.0%} of raw"
     noisy = any(figures[name]["noisy"] for name in ("raw files", "assay, a file an operator", "aot_eager"))
-    row.met = None if noisy else added <= 0 or raw / added >= GOAL_RAW
+    met = None if noisy else added <= 0 or raw / added >= GOAL_RAW
+    row.judge(f"{raw / added:.0%}" if added > 0 else "hidden", f"{GOAL_RAW:.0%} of raw", met)
 
 
 def measure_in_child(name: str, work: Path, rounds: int, budget: float, quick: bool) -> list[Row]:

@@ -71,9 +71,9 @@ def make_row(name: str, size: float, seconds: float, floor: float) -> Row:
     if floor:
         row.cells["of memcpy"] = f"{rate / floor:.2f}"
         if MEMCPY_GOAL.search(name):
-            row.goal, row.met = "1.00 of memcpy", rate >= floor
+            row.judge(f"{rate / floor:.2f}", "1.00 of memcpy", rate >= floor)
     if HALF_GOAL.search(name):
-        row.goal, row.met = "8 GB/s", rate >= 8e9
+        row.judge(f"{rate / 1e9:.1f} GB/s", "8 GB/s", rate >= 8e9)
     return row
 
 

@@ -26,7 +26,7 @@ from bench.report import FAILED, NOT_AVAILABLE, Row, Section
 
 COLUMNS = ["", "cases", "MB", "ms", "IQR", "cases/s", "GB/s", "of torch", "resident MB", "goal", "met"]
 TORCH_SCRIPT = Path(__file__).parent / "rivals" / "torch_opcheck.py"
-OVERHEAD_GOAL, PRODUCT_GOAL = 3.0, 1.0  # times as many cases a second as torch
+OVERHEAD_GOAL, PRODUCT_GOAL = 5.0, 2.5  # times as many cases a second as torch
 SMALL_MEMORY = 256 << 20
 ACL = {"float32": 0, "float16": 1, "int32": 3}
 EPSILON = 0.000009999999747378752  # 1e-5 as a float
@@ -248,7 +248,8 @@ def rows_of(contenders: list[Contender], cases: int, size: int) -> list[Row]:
         if torch_seconds is not None:
             row.cells["of torch"] = f"{torch_seconds / seconds:.2f}x"
             if contender.goal is not None:
-                row.goal, row.met = f"{contender.goal:g}x", torch_seconds / seconds >= contender.goal
+                rate = torch_seconds / seconds
+                row.judge(f"{rate:.2f}x", f"{contender.goal:g}x", rate >= contender.goal)
         rows.append(row)
     return rows
 

@@ -65,7 +65,8 @@ def written(key: str, name: str, commands: list[Command], page: Path) -> list[Ro
         if command.failed:
             return [Row(f"{name}: written", status=FAILED, reason=command.failed)]
     plain, paged = (median(command.wall) for command in commands)
-    row = Row(f"{name}: written", seconds=paged, unit="one command", goal=f"{ADDED:.2f}", met=paged / plain <= ADDED)
+    row = Row(f"{name}: written", seconds=paged, unit="one command")
+    row.judge(f"{paged / plain:.2f}", f"{ADDED:.2f}", paged / plain <= ADDED)
     row.cells = {"value": f"{paged / plain:.2f}", "without page": f"{plain:.2f} s", "with page": f"{paged:.2f} s"}
     row.cells["resident MB"] = " / ".join(f"{command.resident / 1e6:.0f}" for command in commands)
     row.data = {"wall": [command.wall for command in commands], "cpu": [command.cpu for command in commands]}
@@ -73,7 +74,8 @@ def written(key: str, name: str, commands: list[Command], page: Path) -> list[Ro
     busy = Row(f"{name}: CPU time of writing")
     busy.cells = {"value": f"{cpu[1] / cpu[0]:.2f}", "without page": f"{cpu[0]:.2f} s", "with page": f"{cpu[1]:.2f} s"}
     size, goal = page.stat().st_size, SIZES[key]
-    file = Row(f"{name}: size of the file", goal=f"{goal / 1e6:.1f} MB", met=size <= goal)
+    file = Row(f"{name}: size of the file")
+    file.judge(f"{size / 1e6:.2f} MB", f"{goal / 1e6:.1f} MB", size <= goal)
     file.cells = {"value": f"{size / 1e6:.2f} MB"}
     return [row, busy, file]
 
@@ -83,7 +85,7 @@ def goal_row(name: str, times: list[float], goal: Optional[float]) -> Row:
     seconds = median(times)
     row = Row(name, cells={"value": f"{seconds * 1e3:.0f} ms"}, data={"times": times})
     if goal is not None:
-        row.goal, row.met = f"{goal * 1e3:.0f} ms", seconds <= goal
+        row.judge(f"{seconds * 1e3:.0f} ms", f"{goal * 1e3:.0f} ms", seconds <= goal)
     return row
 
 

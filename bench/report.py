@@ -21,6 +21,7 @@ class Row:
         cells: column title -> text.
         seconds: median time of the unit of work named in `unit`, large enough to be noticed by a person
             (100 steps, 10 GB, one command); None when nothing was measured.
+        figure: what was measured, as text, of which `goal` speaks; empty without a goal.
         goal: the figure to reach, as text; empty for floors and rivals.
         met: whether it was reached; None without a goal or a measurement.
         status: "measured", "not available" or "failed"; `reason` says why for the last two.
@@ -31,11 +32,16 @@ class Row:
     cells: dict[str, str] = field(default_factory=dict)
     seconds: Optional[float] = None
     unit: str = ""
+    figure: str = ""
     goal: str = ""
     met: Optional[bool] = None
     status: str = MEASURED
     reason: str = ""
     data: dict[str, Any] = field(default_factory=dict)
+
+    def judge(self, figure: str, goal: str, met: Optional[bool]) -> None:
+        """Sets what was measured beside its goal."""
+        self.figure, self.goal, self.met = figure, goal, met
 
 
 @dataclass

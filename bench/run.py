@@ -2,8 +2,8 @@
 """Runs the benchmarks: `make bench`, or bench/run.py [--rivals] [--quick] [--only NAME] [--publish].
 
 Prints one table a section with goals and ratios, and writes build/bench/results.json (a run with --only keeps the
-other sections of that file). --publish puts the tables into the pages of docs/benchmarks; the claims that
-docs/benchmarks.md makes of them are written by hand. Parts that are not built are shown as not available; the exit
+other sections of that file). --publish puts the tables into the pages of docs/benchmarks, and the rows with a goal into
+docs/benchmarks.md (bench/claims.py). Parts that are not built are shown as not available; the exit
 status is 1 when a part that is there fails, and does not depend on the figures.
 """
 
@@ -23,6 +23,7 @@ sys.path[0] = str(ROOT)  # a script's own folder would stand first; the modules 
 from bench import (  # noqa: E402
     atb_probe,
     capture_overhead,
+    claims,
     compare_speed,
     gate_speed,
     ggml_capture,
@@ -130,6 +131,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
             if key.startswith(("capture", "graph", "operators")) and options.model and key in sections:
                 others = [row for row in sections[key].rows if row.name.split(":")[0] not in options.model]
                 section.rows = others + section.rows
+            section.machine["commit"] = claims.commit_of(ROOT)
             sections[key] = section
             save(results, sections)
         if key in sections:
@@ -139,7 +141,12 @@ def main(arguments: Optional[list[str]] = None) -> int:
                 if row.status == report.FAILED:
                     print(f"{row.name}: {row.reason}", file=sys.stderr)
     if options.publish:
-        print("published: " + ", ".join(publish(ROOT / "docs" / "benchmarks", sections)), file=sys.stderr)
+        docs = ROOT / "docs"
+        speed = docs / "benchmarks" / "results" / "speed.json"
+        shown = {key: sections[key] for key in wanted if key in sections}
+        print("published: " + ", ".join(publish(docs / "benchmarks", shown)), file=sys.stderr)
+        claims.record(speed, shown.values())
+        claims.write_page(speed, docs / "benchmarks.md")
     return 1 if failed else 0
 
 

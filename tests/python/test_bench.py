@@ -140,3 +140,48 @@ def test_tables_are_published_into_the_pages_that_have_a_place_for_them(tmp_path
     assert "| r | 1 |" in published and "old" not in published and published.endswith("<!-- end one -->\nafter\n")
     assert max(len(line) for line in published.splitlines()) <= 120 and "`code in one piece`" in published
     assert (tmp_path / "b.md").read_text() == pages["b.md"]
+
+
+def test_claims_are_the_judged_rows_of_what_was_published_last(tmp_path):
+    sys.path.insert(0, str(ROOT))
+    try:
+        from bench import claims, report
+    finally:
+        sys.path.remove(str(ROOT))
+    machine = {"date": "2026-01-02 03:04 UTC", "commit": "0123abcd", "cores": "2", "cpu": "a CPU"}
+
+    def section(key, *rows):
+        found = report.Section(key, "Title", ["", "ms"], machine=machine)
+        for name, figure, goal, met in rows:
+            found.rows.append(report.Row(name))
+            if goal:
+                found.rows[-1].judge(figure, goal, met)
+        return found
+
+    results, page = tmp_path / "speed.json", tmp_path / "page.md"
+    page.write_text(
+        "A\n<!-- claims missed -->\nold\n<!-- end missed -->\nB\n<!-- claims reached -->\n<!-- end reached -->\nC\n"
+    )
+    claims.record(
+        results, [section("old", ("gone", "1", "2", True)), section("write", ("strict full", "9 %", "8 %", True))]
+    )
+    # A section that is measured again takes the place of what it had.
+    claims.record(
+        results,
+        [
+            section(
+                "old",
+                ("S: full", "1.20", "1.10", False),
+                ("M: full", "1.00", "1.10", True),
+                ("S: none", "", "", None),
+                ("S: statistics", "1.01", "1.10", None),
+            )
+        ],
+    )
+    claims.write_page(results, page)
+    text = page.read_text()
+    missed, reached = text.split("B\n")
+    assert missed.startswith("A\n") and reached.endswith("C\n") and "gone" not in text and "none" not in text
+    assert "| full: S, M | 1.20, 1.00 | 1.10 | `bench old` | 0123abcd, 01-02 | - |" in missed
+    assert "| statistics: S | 1.01 | 1.10 | `bench old` | 0123abcd, 01-02 | too disturbed to be judged |" in missed
+    assert "| strict full | 9 % | 8 % | `bench write` | 0123abcd, 01-02 |" in reached and "full: S" not in reached

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Speed in docs/benchmarks.md: every row with a goal, from what was published last of each section.
+
+docs/benchmarks/results/speed.json has of each section when, where and of which commit it was measured, and its judged
+rows: {"sections": {KEY: {"date", "commit", "cores", "cpu", "load", "rows": [{"name", "figure", "goal", "met"}]}}}.
+Rows of several models are one line of the page.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from bench import models
+from bench.report import Section
+
+# (section, beginning of the row's name without its model) -> what limits a figure that misses its goal.
+LIMITS: dict[tuple[str, str], str] = {}
+
+
+@dataclass
+class Claim:
+    """One line: the same row of all models.
+
+    Attributes:
+        met: None when a sample was too disturbed to be judged.
+    """
+
+    section: str
+    name: str
+    models: list[str] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
+    goals: list[str] = field(default_factory=list)
+    met: list[Optional[bool]] = field(default_factory=list)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether every row was judged and reached its goal."""
+        return all(self.met)
+
+    @property
+    def limit(self) -> str:
+        """What limits it; empty when nobody has said so."""
+        if all(met is not False for met in self.met):
+            return "too disturbed to be judged"
+        found = [
+            text for (section, start), text in LIMITS.items() if self.name.startswith(start) and section == self.section
+        ]
+        return found[0] if found else ""
+
+
+def record(path: Path, sections: Iterable[Section]) -> None:
+    """Puts what was measured in place of what speed.json has of the same sections."""
+    known = json.loads(path.read_text()) if path.exists() else {"sections": {}}
+    for section in sections:
+        rows = [
+            {"name": row.name, "figure": row.figure, "goal": row.goal, "met": row.met}
+            for row in section.rows
+            if row.goal
+        ]
+        if not rows:
+            continue
+        known["sections"][section.key] = {
+            "date": section.machine["date"],
+            "commit": section.machine["commit"],
+            "cores": section.machine["cores"],
+            "cpu": section.machine["cpu"],
+            "load": list(section.load),
+            "rows": rows,
+        }
+    path.write_text(json.dumps(known, indent=1) + "\n")
+
+
+def commit_of(root: Path) -> str:
+    """Abbreviated hash of the checkout, with a + when it has changes."""
+    words = ["git", "describe", "--always", "--dirty=+", "--abbrev=8", "--exclude=*"]
+    return subprocess.run(words, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def claims_of(sections: Mapping[str, Any]) -> list[Claim]:
+    """The judged rows in the order of the sections."""
+    found: dict[tuple[str, str], Claim] = {}
+    for key, section in sections.items():
+        for row in section["rows"]:
+            model, colon, name = row["name"].partition(": ")
+            if model not in models.MODELS or not colon:
+                model, name = "", row["name"]
+            claim = found.setdefault((key, name), Claim(key, name))
+            claim.models.append(model)
+            claim.figures.append(row["figure"])
+            claim.goals.append(row["goal"])
+            claim.met.append(row["met"])
+    return list(found.values())
+
+
+def table(sections: Mapping[str, Any], reached: bool) -> str:
+    """The claims that reached their goals, or the others with what limits them."""
+    titles = ["Claim", "Measured", "Goal", "Command", "Commit, date"] + ([] if reached else ["What limits it"])
+    lines = ["| " + " | ".join(titles) + " |", "|" + " --- |" * len(titles)]
+    for claim in claims_of(sections):
+        if claim.is_reached != reached:
+            continue
+        section = sections[claim.section]
+        names = ", ".join(model for model in claim.models if model)
+        cells = [
+            f"{claim.name}{': ' if names else ''}{names}",
+            ", ".join(claim.figures),
+            claim.goals[0] if len(set(claim.goals)) == 1 else ", ".join(claim.goals),
+            f"`bench {claim.section}`",
+            f"{section['commit']}, {section['date'][5:10]}",
+        ]
+        cells += [] if reached else [claim.limit or "-"]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def write_page(results: Path, page: Path) -> None:
+    """Replaces what `page` has between `<!-- claims missed -->` and `<!-- end missed -->`, and so for `reached`."""
+    sections = json.loads(results.read_text())["sections"]
+    text = page.read_text()
+    for name in ("missed", "reached"):
+        start, end = f"<!-- claims {name} -->\n", f"<!-- end {name} -->"
+        head, rest = text.split(start, 1)
+        text = head + start + "\n" + table(sections, name == "reached") + "\n" + end + rest.split(end, 1)[1]
+    page.write_text(text)
