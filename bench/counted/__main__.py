@@ -3,11 +3,12 @@
 
     python -m bench.counted [--update] [--only WORD] [--assay PROGRAM]
 
-Time on a shared machine is noise; system calls, bytes and allocations are not. `limits.json` beside this file has the
-counts of the last version that was looked at. A count that is larger by 10 % and more is an error, one that is smaller
-by as much is said: `--update` writes the counts of now. Page faults are written down and not judged: how large a page
-is, the machine decides. Commands run with one job. Exit status: 0 nothing grew, 1 something did, 2 calls cannot be
-counted on this machine (no ptrace).
+Time on a shared machine is noise; system calls, bytes, allocations and instructions are not. `limits.json` beside this
+file has the counts of the last version that was looked at. A count that is larger by 10 % and more is an error, one
+that is smaller by as much is said: `--update` writes the counts of now. Page faults are written down and not judged:
+how large a page is, the machine decides. Instructions are counted where valgrind is installed, of native commands and
+their threads; it runs the AVX2 code on every machine. Commands run with one job. Exit status: 0 nothing grew, 1
+something did, 2 calls cannot be counted on this machine (no ptrace).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,7 +35,13 @@ ATB_HOST = BUILD / "examples" / "atb_host" / "atb_host_abi1"
 LIMITS = HERE / "limits.json"
 SHARE = 0.10
 # What may come and go: a watcher that looks at memory now and then, the length of a path, a page.
-SLACK = {"read bytes": 16384, "written bytes": 4096, "allocated bytes": 65536, "allocations": 64}
+SLACK = {
+    "read bytes": 16384,
+    "written bytes": 4096,
+    "allocated bytes": 65536,
+    "allocations": 64,
+    "instructions": 200_000,
+}
 NOT_JUDGED = frozenset({"page faults"})
 OTHER_SLACK = 64  # calls
 SMALL_FILES = 300
@@ -76,6 +84,11 @@ class Case:
     per: int = 1
     not_judged: frozenset[str] = NOT_JUDGED
 
+    @property
+    def is_native(self) -> bool:
+        """Whether its instructions are counted: valgrind is too slow for torch, and starts no other programs."""
+        return not self.minus
+
 
 class Counter:
     """Runs commands and counts.
@@ -86,6 +99,7 @@ class Counter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.valgrind = shutil.which("valgrind") or ""
         self._calls, self._allocations = folder / "count_calls", folder / "count_allocations.so"
         compiler = [os.environ.get("CXX", "c++"), "-std=c++20", "-O1"]
         subprocess.run([*compiler, HERE / "count_calls.cpp", "-o", self._calls], check=True)
@@ -124,9 +138,31 @@ class Counter:
         counts["allocated bytes"] = sum(size for _, size in pairs)
         return counts
 
+    def instructions(self, command: list[str]) -> int:
+        """Instructions of one run and all its threads, as valgrind's cachegrind counts them.
+
+        Raises:
+            RuntimeError: the command did not end with 0 or 1, or valgrind said no number.
+        """
+        out = self._folder / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        count = [self.valgrind, "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
+        words = [word.replace("{out}", str(out)) for word in command]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY_")}
+        done = subprocess.run(
+            [*count, *words], capture_output=True, text=True, env=environment | {"OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        found = re.search(r"== I +refs: +([\d,]+)", done.stderr)
+        if done.returncode not in (0, 1) or found is None:
+            raise RuntimeError(f"{' '.join(words)} in valgrind: status {done.returncode}: {done.stderr[-2000:]}")
+        return int(found[1].replace(",", ""))
+
     def count(self, case: Case) -> dict[str, int]:
         """Counts of a case; counts below 0 are 0."""
         counts = self.run(case.command)
+        if case.is_native and self.valgrind:
+            counts["instructions"] = self.instructions(case.command)
         if case.minus:
             less = self.run(case.minus)
             counts = {name: max(0, round((value - less.get(name, 0)) / case.per)) for name, value in counts.items()}
@@ -216,7 +252,10 @@ def main() -> int:
                 if arguments.only not in case.name:
                     continue
                 counts = counter.count(case)
-                grew, shrank = against(limits.get(case.name, {}), counts, case.not_judged)
+                before = limits.get(case.name, {})
+                if "instructions" not in counts:
+                    before = {name: value for name, value in before.items() if name != "instructions"}
+                grew, shrank = against(before, counts, case.not_judged)
                 if arguments.update:
                     limits[case.name] = counts
                 elif grew:

@@ -61,6 +61,23 @@ def test_allocations_are_those_of_the_program(counter, tmp_path):
     assert some["allocated bytes"] - none["allocated bytes"] == 100_000
 
 
+def test_instructions_are_those_of_all_threads(counter, tmp_path):
+    if not counter.valgrind:
+        pytest.skip("valgrind is not installed")
+    # given two threads that add a million numbers each, an instruction each at least
+    source = tmp_path / "add.cpp"
+    source.write_text("#include <thread>\n"
+                      "void add(int n) { volatile long s = 0; for (int i = 0; i < n; ++i) s = s + i; }"
+                      "int main(int n, char**) { std::thread a(add, 1000000 * (n - 1)), b(add, 1000000 * (n - 1));"
+                      " a.join(); b.join(); }")  # fmt: skip
+    subprocess.run(["c++", "-O1", "-std=c++20", "-pthread", source, "-o", tmp_path / "add"], check=True)
+    # when it is counted with and without them
+    program = str(tmp_path / "add")
+    some, none = counter.instructions([program, "x"]), counter.instructions([program])
+    # then a turn is 4 to 8 instructions: load, add, store, increment, compare, jump
+    assert 2 * 1_000_000 * 4 <= some - none <= 2 * 1_000_000 * 8
+
+
 def test_growth_is_seen_beyond_a_tenth():
     before = {"allocations": 1000, "stat": 5, "page faults": 10}
     assert counted.against(before, {"allocations": 1160, "stat": 60, "page faults": 900}) == ([], [])
