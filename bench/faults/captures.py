@@ -19,7 +19,7 @@ LEVELS = ("O", "L", "M", "B", "N", "S")
 
 
 _OPERATOR_KEYS = ("vid", "storage", "storage_offset", "version", "from", "same_as")
-_PAYLOAD_KEYS = ("file", "offset", "bytes")
+_PAYLOAD_KEYS = ("file", "offset", "bytes", "view")
 
 
 def _empty(folder: Path) -> None:
