@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,16 +25,6 @@ from dump_reading import index_of, read_dump, run_folder, step_dumps, the_only
 from assay.torch.graph import CompilerConfig, get_backend, step
 from assay.torch.graph import _files as files
 from assay.torch.graph._request import ConfigurationError
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    files._reset_steps()
-    yield
-    torch._dynamo.reset()
-    files._reset_steps()
 
 
 def dumping(path: Path, **options: object) -> CompilerConfig:

@@ -15,13 +15,6 @@ from dump_reading import index_of, read_dump, run_folder  # noqa: E402
 from assay.torch.graph import CompilerConfig, ConfigurationError, get_backend  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def fresh_dynamo():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
 def model(x, w):
     """MatMul, Add, Relu, Mul: x @ w + 1, then relu, then times x."""
     return torch.relu(x @ w + x) * x

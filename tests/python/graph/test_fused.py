@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
@@ -23,13 +23,6 @@ from assay.torch.graph._model import Graph, Operator, TensorDesc
 # Largest |fused - unfused| / |unfused| (L2) of one tensor. Measured on the Llama below: 2e-7 and 7e-3; Inductor keeps
 # bf16 values of one kernel in float32, the interpreter rounds every one.
 RTOL = {torch.float32: 1e-5, torch.bfloat16: 3e-2}
-
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 # ---- groups ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +14,6 @@ import torch
 from dump_reading import index_of, the_only
 
 from assay.torch.graph import CompilerConfig, get_backend, save_tensor
-from assay.torch.graph import _files as files
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    files._reset_steps()
-    yield
-    torch._dynamo.reset()
 
 
 def fx_dumping(path: Path) -> CompilerConfig:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,8 @@ from dump_reading import index_of, run_folder, step_dumps, the_only
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.torch.graph import CompilerConfig, get_backend, step
-from assay.torch.graph import _files as files
 
 transformers = pytest.importorskip("transformers")
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    files._reset_steps()
-    yield
-    torch._dynamo.reset()
-    files._reset_steps()
 
 
 def llama(dtype: torch.dtype) -> Any:

@@ -14,7 +14,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,6 @@ from assay.torch.graph import CompilerConfig, get_backend, step
 from assay.torch.graph import _files as files
 
 KILLS = 60
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    files._reset_steps()
-    yield
-    torch._dynamo.reset()
-    files._reset_steps()
 
 
 class Net(torch.nn.Module):

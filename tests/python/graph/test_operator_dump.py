@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,8 @@ from assay.torch.graph import CompilerConfig, get_backend
 
 
 @pytest.fixture(autouse=True)
-def _fresh_dynamo() -> Any:
-    torch._dynamo.reset()
+def no_mode_is_left() -> Iterator[None]:
     yield
-    torch._dynamo.reset()
     assert _get_current_dispatch_mode_stack() == []
 
 

@@ -22,13 +22,6 @@ from assay.torch.graph._overflow import debug_payload, find_overflow
 INF, NAN = math.inf, math.nan
 
 
-@pytest.fixture(autouse=True)
-def _fresh_dynamo() -> Any:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
 @pytest.fixture
 def log() -> Any:
     """Messages of the graph mode's logger, which does not hand them on to the root logger."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,6 @@ import torch
 from dump_reading import index_of, run_folder, step_dumps, the_only
 
 from assay.torch.graph import CompilerConfig, get_backend, scope
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def dumped_names(path: Path, function: Callable[..., object], *args: torch.Tensor, layer: str = "") -> set[str]:
