@@ -7,11 +7,13 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from assay_command import run
+from assay_command import binary, run
 from bench import record_lines
 from safetensors import safe_open
 
@@ -247,3 +249,38 @@ def cut(path: Path) -> None:
 def other_id(path: Path) -> None:
     text = path.read_text()
     path.write_text(re.sub(r'"run":"[0-9a-f]{32}"', '"run":"' + "0" * 32 + '"', text))
+
+
+MEASURED = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def test_memory_is_bounded_however_long_the_program_runs(host, tmp_path):
+    # given a program of layers of 512, of 20 steps and of 80
+    large = ["--layers", "2", "--hidden", "512", "--prompt", "64", "--vocab", "2048"]
+
+    def peak_mib(*words: object) -> float:
+        done = subprocess.run([sys.executable, "-c", MEASURED, *map(str, words)], capture_output=True, text=True)
+        status, peak = done.stdout.split()
+        assert status == "0", done.stderr
+        return int(peak) / 1024
+
+    def dumped(steps: int) -> tuple[float, int, int]:
+        out = tmp_path / str(steps)
+        words = [binary(), "dump", "--host", "atb", "-o", out, *ALL, "--", host, *large, "--steps", steps]
+        peak = peak_mib(*words)
+        (root,) = out.glob("msit_dump_*")
+        sizes = [file.stat().st_size for file in process_of(root).glob("*.safetensors")]
+        return peak, sum(sizes), len(lines_of(root))
+
+    bare = peak_mib(host, *large, "--steps", 20)
+    # when all of it is dumped
+    peak, size, lines = dumped(20)
+    longer_peak, longer_size, longer_lines = dumped(80)
+    # then four times the records need no more than the buffer of 64 MiB, and what is known of values seen lately
+    assert longer_lines > 3 * lines > 10_000 and longer_size > size > 20e6
+    assert peak - bare < 64 + 24
+    assert longer_peak - peak < 16
