@@ -19,7 +19,31 @@ from bench import models
 from bench.report import Section
 
 # (section, beginning of the row's name without its model) -> what limits a figure that misses its goal.
-LIMITS: dict[tuple[str, str], str] = {}
+LIMITS: dict[tuple[str, str], str] = {
+    (
+        "capture",
+        "assay off",
+    ): "a call of ours around each module; the spread of the bare step is larger",
+    ("capture", "assay statistics"): "reading each distinct tensor once, and 1.2 us a record on the model's thread",
+    ("capture", "assay full"): "copying each distinct tensor once, and a second thread that writes it",
+    (
+        "capture",
+        "strict statistics",
+    ): "scripts read the csv when the call returns: a folder and a file a module, at the kernel's pace",
+    ("capture", "strict full"): "scripts read the files when the call returns: a file a tensor, at the kernel's pace",
+    ("operators", ""): "torch calls a mode: 3.3 us an operator before anybody looks, 0.2 of a decode step",
+    ("atb-probe", "large"): "raw writes of the same bytes to one file are 0.63",
+    ("ggml", ""): "the engine starts its threads again at each stop: 1.07 with nothing done there",
+    ("graph", "assay, a file an operator"): '717 files a step; `execution.layout = "native"` writes one',
+    ("write", "strict full"): "a temporary name and a rename a file",
+    ("compare", "assay compare, fp32 pair"): "reading the files: `cmp` on two equal ones is the floor beside it",
+    ("compare", "assay compare, two runs"): "reading the files: `cmp` on two equal ones is the floor beside it",
+    ("compare", "assay compare, bf16 pair"): "the logarithms and exponentials of KL, an element at half the bytes",
+    ("compare", "assay compare, 2 x"): "opening, mapping and closing two files a pair",
+    ("kernels", ""): "data in the cache: memcpy there is at 56 GB/s; from memory statistics are faster than memcpy",
+    ("opcheck", ""): "opening and reading three files a case",
+    ("locate", "module outputs"): "the golden run's operators are recomputed and replayed",
+}
 
 
 @dataclass

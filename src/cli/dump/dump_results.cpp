@@ -633,7 +633,10 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
     add(results.graphs.size(), "graph");
     add(sum.operation_rows, "operation row");
     add(sum.kernel_rows, "kernel row");
-    add(sum.param_files, "parameter file");
+    // Lines of their own in the native layout, files in the others.
+    if (sum.param_files > 0)
+      rest +=
+          (rest.empty() ? "" : ", ") + ("parameters of " + counted(sum.param_files, "operation"));
     add(sum.tiling_files, "tiling file");
     add(results.profiling_tables.size(), "profiling table");
     if (!rest.empty()) lines.push_back(rest);
