@@ -301,6 +301,7 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
     sightings_->clear();
     seen_token_ = visit.token;
   }
+  const int64_t token = visit.token;
   std::vector<Plan> plans;
   if (inputs != nullptr && collect(inputs, "input", visit, &plans, 0) != 0) return -1;
   if (outputs != nullptr && collect(outputs, "output", visit, &plans, 0) != 0) return -1;
@@ -379,6 +380,8 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
     pending_bytes_ += total_bytes;
     if (pending_.size() >= kBatchVisits || pending_bytes_ >= kBatchBytes) submit_pending();
   }
+  // Another thread has begun another token meanwhile: what is known is of that one's files.
+  if (seen_token_ != token) return 0;
   // Only now: a link must not be queued before the file that it points at.
   for (auto& [index, seen] : news) {
     sightings_->insert(plans[index].tensor, std::move(plans[index].layout), std::move(seen));
