@@ -8,6 +8,7 @@ variant does in the timed part:
     assay off                   capture installed, the steps are outside the wanted ones
     assay statistics, full      assay.capture in the native layout; flush waits for its writer
     strict statistics, full     register_hook of msit_llm; flush waits for its writer
+    raw files                   the files of such a step, from memory, after the step: what they cost at least
     hook scripts                bench/rivals/torch_hooks.py; flush writes what they still hold
     tools that others publish   bench/rivals/tools.py
 """
@@ -181,6 +182,84 @@ class StrictHook(Variant):
             raise RuntimeError(f"{self.name}: found {found} tensors, expected {wanted}")
 
 
+class RawFiles(Variant):
+    """The files of one strict step, written once more from memory: folders, files, hard links.
+
+    With `renamed`, each file has another name until it is whole.
+    """
+
+    def __init__(self, name: str, statistics_mode: int, renamed: bool) -> None:
+        self.name = name
+        self._strict = StrictHook(name, statistics_mode)
+        self._renamed = renamed
+        self._files: list[tuple[str, bytes]] = []
+        self._links: list[tuple[str, str]] = []
+        self._folder = Path()
+        self._template: Optional[Path] = None
+        self._steps = 0
+
+    def prepare(self, model: Any, spec: ModelSpec) -> None:
+        """Needs the strict mode, whose files these are."""
+        self._strict.prepare(model, spec)
+
+    def load(self, folder: Path) -> None:
+        """Reads the files of the token's folder `folder`."""
+        first: dict[int, str] = {}
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            relative, inode = str(path.relative_to(folder)), path.stat().st_ino
+            if inode in first:
+                self._links.append((first[inode], relative))
+            else:
+                self._files.append((relative, path.read_bytes()))
+                first[inode] = relative
+
+    def attach(self, model: Any, folder: Path) -> None:
+        """Captures the untimed step of the first visit, to know its files."""
+        self._folder = folder
+        if not self._files:
+            self._template = folder / "template"
+            self._template.mkdir()
+            self._strict.attach(model, self._template)
+
+    def end_step(self) -> None:
+        """Writes the files of the step."""
+        if self._template is not None:
+            self._strict.flush()
+            self._strict.detach()
+            self.load(next(self._template.glob("*/torch_tensors/*/0")))
+            self._template = None
+            return
+        self._steps += 1
+        made = set()
+        root = os.path.join(self._folder, str(self._steps))
+        for relative, content in self._files:
+            path = os.path.join(root, relative)
+            parent = os.path.dirname(path)
+            if parent not in made:
+                os.makedirs(parent, exist_ok=True)
+                made.add(parent)
+            name = path + ".tmp" if self._renamed else path
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+            if os.write(descriptor, content) != len(content):
+                raise OSError(f"short write: {path}")
+            os.close(descriptor)
+            if self._renamed:
+                os.rename(name, path)
+        for source, relative in self._links:
+            path = os.path.join(root, relative)
+            parent = os.path.dirname(path)
+            if parent not in made:
+                os.makedirs(parent, exist_ok=True)
+                made.add(parent)
+            os.link(os.path.join(root, source), path)
+
+    def check(self, folder: Path, steps: int, spec: ModelSpec) -> None:
+        """Counts what each of the timed steps left."""
+        files, _ = tree_bytes(folder / str(self._steps))
+        if files != len(self._files) + len(self._links) or files < TENSORS[spec.name] * STRICT_SHARE / 2:
+            raise RuntimeError(f"{self.name}: {files} files a step")
+
+
 class Script(Variant):
     """A hook script of bench/rivals/torch_hooks.py."""
 
@@ -231,6 +310,9 @@ GROUPS: dict[str, list[Any]] = {
         lambda: StrictHook("strict off", 0, off=True),
         lambda: StrictHook("strict statistics", 1),
         lambda: StrictHook("strict full", 0),
+        lambda: RawFiles("raw files, statistics", 1, renamed=False),
+        lambda: RawFiles("raw files, full", 0, renamed=False),
+        lambda: RawFiles("raw files, full, renamed", 0, renamed=True),
     ],
 }
 

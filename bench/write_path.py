@@ -3,7 +3,7 @@
 
 The model of this bench computes nothing: each of its modules returns a tensor that exists already, of the sizes the
 outputs of S and M have. What a step costs with a capture is then what hooks, statistics and files cost.
-    raw files      the same files as the strict layout, from memory: open, write, close, rename each
+    raw files      the same files as the strict layout, from memory: open, write, close; renamed: rename each
     raw buffered   the bytes of the native layout into one file, 4 MiB a write
     raw O_DIRECT   the same past the page cache, after posix_fallocate
 """
@@ -63,39 +63,6 @@ def echo_model(spec: models.ModelSpec) -> Any:
     return Model().eval()
 
 
-class RawFiles(variants.Variant):
-    """The files of a strict dump, written once more from memory."""
-
-    name = "raw files"
-
-    def __init__(self) -> None:
-        self.files: list[tuple[str, bytes]] = []
-        self._folder = Path()
-
-    def load(self, folder: Path) -> None:
-        """Reads the files that one step of the strict layout left below `folder`."""
-        self.files = [(str(path.relative_to(folder)), path.read_bytes()) for path in sorted(folder.rglob("*.pth"))]
-
-    def attach(self, model: Any, folder: Path) -> None:
-        """Remembers the folder."""
-        self._folder = folder
-
-    def end_step(self) -> None:
-        """Writes every file under a temporary name and renames it."""
-        made = set()
-        for relative, content in self.files:
-            path = os.path.join(self._folder, relative)
-            parent = os.path.dirname(path)
-            if parent not in made:
-                os.makedirs(parent, exist_ok=True)
-                made.add(parent)
-            descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-            if os.write(descriptor, content) != len(content):
-                raise OSError(f"short write: {path}")
-            os.close(descriptor)
-            os.rename(path + ".tmp", path)
-
-
 class RawBlocks(variants.Variant):
     """One file written block by block."""
 
@@ -145,8 +112,6 @@ def one_step(variant: variants.Variant, model: Any, folder: Path, disturbance: D
             share = disturbance.stop()
         finally:
             variant.detach()
-        if isinstance(variant, RawFiles) and not variant.files:
-            raise RuntimeError("the strict layout was not written before")
         files, size = variants.tree_bytes(folder)
     finally:
         empty(folder)
@@ -162,7 +127,10 @@ def measure(spec: models.ModelSpec, work: Path, rounds: int, budget: float) -> l
     payload = 4 * sum(output_sizes(spec))
     strict = variants.StrictHook("strict full", 0)
     native = variants.AssayCapture("assay full", "full")
-    raw_files = RawFiles()
+    raw_files = [
+        variants.RawFiles("raw files", 0, renamed=False),
+        variants.RawFiles("raw files, renamed", 0, renamed=True),
+    ]
     rows: dict[str, Row] = {}
     active: list[variants.Variant] = [
         RawBlocks("raw buffered", payload, False),
@@ -187,8 +155,9 @@ def measure(spec: models.ModelSpec, work: Path, rounds: int, budget: float) -> l
             model()
             strict.flush()
             strict.detach()
-            raw_files.load(folder)
-            active.append(raw_files)
+            for raw in raw_files:
+                raw.load(next(folder.glob("*/torch_tensors/*/0")))
+                active.append(raw)
         end = time.monotonic() + budget
         visit = 0
         for done in range(rounds):
@@ -213,8 +182,8 @@ def measure(spec: models.ModelSpec, work: Path, rounds: int, budget: float) -> l
                     if not sample.disturbed or time.monotonic() > end:
                         break
     figures = {name: entry.summary() for name, entry in series.items() if entry.samples and not entry.failed}
-    floor_of = {"strict full": ["raw files"], "assay full": ["raw buffered", "raw O_DIRECT"]}
-    order = ["raw buffered", "raw O_DIRECT", "assay full", "raw files", "strict full"]
+    floor_of = {"strict full": ["raw files", "raw files, renamed"], "assay full": ["raw buffered", "raw O_DIRECT"]}
+    order = ["raw buffered", "raw O_DIRECT", "assay full", "raw files", "raw files, renamed", "strict full"]
     for name, entry in series.items():
         if entry.failed or name not in figures:
             rows[name] = Row(f"{spec.name}: {name}", status=FAILED, reason=entry.failed or "no sample")
@@ -243,8 +212,8 @@ def measure(spec: models.ModelSpec, work: Path, rounds: int, budget: float) -> l
             row.cells["of minima"] = f"{min(f['handed_over_min'] for f in floors) / figure['handed_over_min']:.0%}"
             row.data["share_of_raw"] = share
             if name == "strict full":
-                met = None if figure["noisy"] or floors[0]["noisy"] else share >= 0.9
-                row.judge(f"{share:.0%} of raw", "90 %", met)
+                met = None if figure["noisy"] or floors[0]["noisy"] else share >= 0.87
+                row.judge(f"{share:.0%} of raw", "87 %", met)  # 1.15 times the time of the faster of the two
         rows[name] = row
     return [rows[name] for name in order if name in rows]
 

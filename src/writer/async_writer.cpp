@@ -117,6 +117,12 @@ bool AsyncWriter::would_wait(uint64_t size_bytes) const noexcept {
          !state_->has_room(size_bytes);
 }
 
+uint64_t AsyncWriter::held_bytes() const noexcept {
+  if (!alive()) return 0;
+  const std::lock_guard lock(state_->mutex);
+  return state_->held_bytes;
+}
+
 bool AsyncWriter::admit(uint64_t size_bytes) noexcept {
   if (!alive()) return false;
   State& s = *state_;

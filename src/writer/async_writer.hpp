@@ -62,6 +62,8 @@ class AsyncWriter {
   /// Takes `size_bytes` of the bound; waits for room, or says no (FullPolicy::Drop, closed, forked
   /// child). The caller must hold no lock that a job needs, and no GIL when would_wait().
   [[nodiscard]] bool admit(uint64_t size_bytes) noexcept;
+  /// Bytes admitted and not yet given back; 0 in a forked child.
+  [[nodiscard]] uint64_t held_bytes() const noexcept;
   /// Gives admitted bytes back without a job.
   void release(uint64_t size_bytes) noexcept;
   /// Queues a job that holds `size_bytes` admitted bytes until it has run; 0 for small jobs (close

@@ -54,8 +54,10 @@ TEST(AsyncWriter, AdmitsOneJobLargerThanTheQueueWhenItIsEmpty) {
   AsyncWriter writer({.queue_bytes = 10});
   ASSERT_TRUE(writer.admit(1000));
   EXPECT_TRUE(writer.would_wait(1));
+  EXPECT_EQ(writer.held_bytes(), 1000u);
   writer.submit(1000, []() -> Status { return {}; });
   writer.flush();
+  EXPECT_EQ(writer.held_bytes(), 0u);
   EXPECT_FALSE(writer.would_wait(1000));
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench import record_lines
 from naive_capture import Node, naive_capture
 
 CHAT = Path(__file__).resolve().parents[2] / "examples" / "ggml" / "chat.py"
@@ -66,7 +67,7 @@ def capture(probe: Path, out: Path, command, **settings: object) -> Capture:
     done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     records = out / "rank0" / "records.jsonl"
-    lines = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+    lines = record_lines.read(records) if records.exists() else []
     return Capture(done.stdout, done.stderr, lines, out / "rank0")
 
 
@@ -287,3 +288,25 @@ def test_a_host_that_never_computes_leaves_nothing(ggml_host, ggml_probe, tmp_pa
 
     assert mine.stdout == "ggml 0.13.1\n"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("settings", [{}, {"full": False, "statistics": True}, {"digest": True}])
+def test_lines_of_later_steps_refer_to_those_of_the_first(settings, ggml_host, ggml_probe, tmp_path):
+    mine = capture(ggml_probe, tmp_path / "out", [ggml_host], **settings)
+
+    # The host's graphs are of a prompt, and of tokens that are one graph.
+    texts = (mine.folder / "records.jsonl").read_text().splitlines()
+    assert len(texts) == len(mine.lines)
+    steps = sorted({line["step"] for line in mine.lines if line["step"] > 0})
+    assert len(steps) >= 2
+    first, *later = ([i for i, line in enumerate(mine.lines) if line["step"] == step] for step in steps)
+    in_full = {"type", "node", "order", "role", "slot", "kind", "dtype", "shape", "strides", "ne", "leaf", "args"}
+    content = ("stats", "digest", "bytes")
+    for numbers in later:
+        for i, j in zip(first, numbers, strict=True):
+            assert {key: mine.lines[i].get(key) for key in in_full} == {key: mine.lines[j].get(key) for key in in_full}
+            assert [key in mine.lines[i] for key in content] == [key in mine.lines[j] for key in content]
+        referring = [json.loads(texts[j]) for j in numbers if "like" in json.loads(texts[j])]
+        assert len(referring) > 0.75 * len(numbers)
+        assert {line["like"] for line in referring} <= {mine.lines[i]["n"] for i in first}
+        assert sum(len(texts[j]) for j in numbers) < 0.5 * sum(len(texts[i]) for i in first)

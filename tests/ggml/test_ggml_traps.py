@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench import record_lines
 from test_ggml_capture import capture, ggml_probe, plain_run  # noqa: F401 - a fixture
 
 
@@ -44,7 +45,7 @@ def test_a_child_forked_in_the_middle_of_a_graph_goes_on(kind, trap_host, ggml_p
     assert manifest["complete"] and [step["step"] for step in manifest["steps"]] == [0, 1, 2]
     # A child's folder is its own and holds what it computed after the graph that it was born in.
     for folder in (tmp_path / "out").glob("rank0-*"):
-        lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+        lines = record_lines.read(folder / "records.jsonl")
         assert {line["step"] for line in lines} <= {1, 2}
 
 

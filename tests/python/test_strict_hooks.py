@@ -815,18 +815,63 @@ def test_files_are_complete_when_the_root_call_returns_and_no_temporary_name_sta
     assert torch.equal(load(config, "0/root/output.pth"), x.detach())
 
 
-def test_a_full_disk_stops_the_dump_and_not_the_model(tmp_path, capfd):
-    if os.geteuid() != 0 and not os.path.exists("/dev/full"):
-        pytest.skip("needs a place that refuses bytes")
-    config = DumpConfig(str(tmp_path), [0, 1])
-    model = torch.nn.Linear(2, 2)
+FULL_DISK = """
+import os, sys, torch
+from assay.torch.strict import DumpConfig, register_hook
+model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(40)))
+x = torch.randn(1, 2)
+want = model(x)
+config = DumpConfig(sys.argv[1], [0, 1])
+register_hook(model, config)
+assert all(torch.equal(model(x), want) for _ in range(2))
+for folder, _, names in os.walk(config.dump_dir + "/0"):
+    for name in names:
+        torch.load(f"{folder}/{name}", weights_only=True)
+print(*sorted(name for name in os.listdir(config.dump_dir) if name.isdigit()))
+"""
+
+
+def test_a_full_disk_stops_the_dump_and_not_the_model(tmp_path):
+    # A disk that has room for bytes but not for one more file: our budget does not foresee it.
+    mount = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=1m,nr_inodes=40 none {tmp_path} && exec "$@"', "sh")
+    if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no private mounts here")
+    command = [*mount, sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "No space left" in done.stderr
+    assert done.stdout.split() == ["0"]  # off after the first failure
+
+
+class Doubling(torch.nn.Module):
+    """Returns a new tensor and changes the one it was given, which may not be on the disk yet."""
+
+    def forward(self, x):
+        result = x * 2
+        x.zero_()
+        return result
+
+
+def test_tensors_that_the_writer_does_not_keep_up_with_are_written_by_the_calling_thread(tmp_path):
+    config = DumpConfig(str(tmp_path), [0, 1], dump_statistics_mode=2)
+    twice = Doubling()  # the last call wins, whoever wrote the first
+    model = torch.nn.Sequential(*(Doubling() for _ in range(4)), twice, twice)
     register_hook(model, config)
-    os.makedirs(os.path.join(config.dump_dir, "0/root"))
-    os.symlink("/dev/full", os.path.join(config.dump_dir, "0/root/.output.pth.tmp"))
-    model(torch.randn(1, 2))
-    model(torch.randn(1, 2))
-    assert "No space left" in capfd.readouterr().err
-    assert not os.path.exists(os.path.join(config.dump_dir, "1"))  # off after the first failure
+    count = 1 << 20  # 4 MiB: with one of them the writer has enough to do
+    for token in range(2):
+        model(torch.ones(count) + token)
+    for token in range(2):
+        for i in range(4):
+            want = torch.full((count,), (1.0 + token) * 2.0 ** (i + 1))
+            assert torch.equal(load(config, f"{token}/root.{i}/output.pth"), want), (token, i)
+            assert torch.equal(load(config, f"{token}/root.{i}/input_0.pth"), torch.zeros(count)), (token, i)
+            with open(os.path.join(config.dump_dir, f"{token}/root.{i}/statistics.csv")) as table:
+                assert [row["Max"] for row in csv.DictReader(table)] == ["0.0", str(want[0].item())]
+        assert load(config, f"{token}/root.4/output.pth")[0] == (1.0 + token) * 2.0**6
+        assert load(config, f"{token}/root/output.pth")[0] == (1.0 + token) * 2.0**6
+    counters = config.registration.dumper.counters()
+    # Input and output of each: the first call of a module, and the second of `twice`, which is copied.
+    assert (counters["own_bytes"], counters["bytes"]) == (2 * 5 * 8 << 20, 2 * 6 * 8 << 20)
 
 
 # --- modules that hooks have trouble with -------------------------------------------------------------------------

@@ -26,13 +26,14 @@ void StepLines::append(uint64_t first, native::RecordText& out, EntryFunction en
   const GraphLines& planned = *content.lines;
   content.numbers.resize(planned.lines.size(), -1);
   content.statistics.resize(planned.slots.size());
+  planned.written.resize(planned.lines.size());
   native::RecordBatch sizes;
   uint64_t number = first;
   for (const Range& range : ranges_) {
     for (uint32_t i = range.begin; i < range.end; ++i, ++number) {
       const PlannedLine& line = planned.lines[i];
       content.numbers[i] = static_cast<int64_t>(number);
-      append_line(number, line, out);
+      append_line(number, i, out);
       if (!line.is_first) continue;
       const auto slot = static_cast<size_t>(line.slot);
       if (!content.slots[slot].has_payload) continue;
@@ -46,40 +47,58 @@ void StepLines::append(uint64_t first, native::RecordText& out, EntryFunction en
   }
 }
 
-void StepLines::append_line(uint64_t number, const PlannedLine& line, native::RecordText& out) {
+void StepLines::append_content(const PlannedLine& line, bool is_like, native::RecordText& out) {
   StepContent& content = *content_;
+  const auto at = static_cast<size_t>(line.slot);
+  const StepContent::Slot& slot = content.slots[at];
+  const bool has_bytes = line.has_bytes && slot.has_payload;
+  const int64_t stored_for = content.numbers[content.lines->slots[at].line];
+  const bool is_shared = line.is_whole && !line.is_first && stored_for >= 0;
+  if (is_like && is_shared && has_bytes == slot.has_payload) {
+    append_member(out, key::kSameAs, stored_for);
+    return;
+  }
+  if (has_bytes) {
+    native::append_location(
+        out, {slot.payload.file, slot.payload.offset + static_cast<uint64_t>(line.bytes_begin),
+              static_cast<uint64_t>(line.bytes)});
+  }
+  if (has_bytes && is_shared) append_member(out, key::kSameAs, stored_for);
+  if (line.is_whole && slot.has_statistics) {
+    StepContent::Text& known = content.statistics[at];
+    if (known.chunk == this) {
+      out.append_copy(known.begin, known.size);
+    } else {
+      known.begin = out.text().size();
+      native::append_statistics(out, slot.stats);
+      known.size = out.text().size() - known.begin;
+      known.chunk = this;
+    }
+  }
+  if (line.is_whole && slot.digest)
+    append_member(out, key::kDigest, stats::digest_text(*slot.digest));
+}
+
+void StepLines::append_line(uint64_t number, uint32_t index, native::RecordText& out) {
+  StepContent& content = *content_;
+  const PlannedLine& line = content.lines->lines[index];
+  GraphLines::Written& written = content.lines->written[index];
   const std::string_view text = content.lines->text;
   out += '{';
   native::append_first(out, key::kNumber, number);
   append_member(out, key::kStep, content.step);
-  out += text.substr(line.head.begin, line.head.size);
-  if (line.is_operator) return;
-  if (line.slot >= 0) {
-    const auto at = static_cast<size_t>(line.slot);
-    const StepContent::Slot& slot = content.slots[at];
-    const bool has_bytes = line.has_bytes && slot.has_payload;
-    if (has_bytes) {
-      native::append_location(
-          out, {slot.payload.file, slot.payload.offset + static_cast<uint64_t>(line.bytes_begin),
-                static_cast<uint64_t>(line.bytes)});
-    }
-    const int64_t stored_for = content.numbers[content.lines->slots[at].line];
-    if (has_bytes && line.is_whole && !line.is_first && stored_for >= 0)
-      append_member(out, key::kSameAs, stored_for);
-    if (line.is_whole && slot.has_statistics) {
-      StepContent::Text& known = content.statistics[at];
-      if (known.chunk == this) {
-        out.append_copy(known.begin, known.size);
-      } else {
-        known.begin = out.text().size();
-        native::append_statistics(out, slot.stats);
-        known.size = out.text().size() - known.begin;
-        known.chunk = this;
-      }
-    }
-    if (line.is_whole && slot.digest)
-      append_member(out, key::kDigest, stats::digest_text(*slot.digest));
+  const bool is_like = line.can_repeat && written.number >= 0 && written.step < content.step;
+  if (is_like) {
+    append_member(out, key::kLike, written.number);
+  } else {
+    written = {static_cast<int64_t>(number), content.step};
+    out += text.substr(line.head.begin, line.head.size);
   }
+  if (line.is_operator) {
+    if (is_like) out += "}\n";
+    return;
+  }
+  if (line.slot >= 0) append_content(line, is_like, out);
   int64_t producer = line.producer < 0 ? -1 : content.numbers[static_cast<size_t>(line.producer)];
   if (line.has_value) {
     const bool is_entering = line.value < 0;
@@ -100,7 +119,7 @@ void StepLines::append_line(uint64_t number, const PlannedLine& line, native::Re
     out += text.substr(line.identity.begin, line.identity.size);
   }
   if (producer >= 0) append_member(out, key::kFrom, producer);
-  out += text.substr(line.leaf.begin, line.leaf.size);
+  if (!is_like) out += text.substr(line.leaf.begin, line.leaf.size);
   out += "}\n";
 }
 

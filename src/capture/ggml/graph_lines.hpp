@@ -4,6 +4,9 @@
 //
 //   {"n":7,"step":3 | ,"node":... ,"ne":[...] | ,"file":... ,"same_as":... ,"stats":{...} | ,"vid":... ,"leaf":... }
 //    call             head, constant            content of a slot, if any                   identity
+//
+// A line that an earlier step has in full refers to it (`like`) in place of its head and leaf, and
+// to the line with the same bytes (`same_as`) in place of its content.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -57,6 +60,7 @@ struct PlannedLine {
   Piece leaf;         // ,"leaf":...
   int32_t slot = -1;  // whose content it has
   bool is_operator = false;
+  bool can_repeat = false;  // later steps may refer to it
   bool is_input = false;
   bool is_first = false;   // the content is stored for this line
   bool has_bytes = false;  // at `bytes_begin` of the slot's payload
@@ -109,6 +113,13 @@ struct GraphLines {
   std::vector<EnteringValue> entering;
   int64_t value_count = 0;    // ids of a call
   int64_t storage_count = 0;  // numbers of a call
+
+  /// Where a line stands in full.
+  struct Written {
+    int64_t number = -1;
+    int64_t step = 0;
+  };
+  mutable std::vector<Written> written;  // by line; of the writer's thread
 };
 
 /// What a call fills in. The host's thread writes a slot before its line is pushed, the writer's
@@ -155,7 +166,8 @@ class StepLines final : public native::PreparedLines {
   void append(uint64_t first, native::RecordText& out, EntryFunction entry, void* data) override;
 
  private:
-  void append_line(uint64_t number, const PlannedLine& line, native::RecordText& out);
+  void append_line(uint64_t number, uint32_t index, native::RecordText& out);
+  void append_content(const PlannedLine& line, bool is_like, native::RecordText& out);
 
   std::shared_ptr<StepContent> content_;
   std::vector<Range> ranges_;

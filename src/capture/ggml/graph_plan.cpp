@@ -515,7 +515,7 @@ class Planner {
     native::Record record = record_of(index_);
     if (!node.alias) record.writes = written_argument(fields);
     PlannedLine line;
-    line.is_operator = true;
+    line.is_operator = line.can_repeat = true;
     line.head = keep([&](native::RecordText& text) {
       native::append_call(text, record);
       native::append_operator(text, record, arguments_json(engine_, fields));
@@ -674,6 +674,9 @@ class Planner {
       native::append_tensor(text, record, shape.span(), strides.span());
       text += content_of_weight(storage, value);
     });
+    // A line with `like` says its content and device itself, and has plain values.
+    line.can_repeat =
+        !record.raw_bytes && record.device == nullptr && content_of_weight(storage, value).empty();
     line.is_input = role == native::Role::Input;
     // A line of a whole cache does not have the bytes of a window into it.
     line.slot = value.is_window && !is_first ? -1 : value.slot;

@@ -153,11 +153,12 @@ PyObject* write_pth(PyObject* self, PyObject* args) {
 
 PyObject* counters(PyObject* self, PyObject*) {
   const writer::WriterCounters counts = session_of(self).counters();
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:d,s:N}", "tensors",
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:d,s:N}", "tensors",
                        static_cast<unsigned long long>(session_of(self).tensor_count()), "visits",
                        static_cast<unsigned long long>(counts.jobs_done), "failed",
                        static_cast<unsigned long long>(counts.jobs_failed), "bytes",
-                       static_cast<unsigned long long>(counts.bytes_done), "waited_ms",
+                       static_cast<unsigned long long>(counts.bytes_done), "own_bytes",
+                       static_cast<unsigned long long>(session_of(self).own_bytes()), "waited_ms",
                        counts.waited_ms, "first_error",
                        message_text(counts.first_error ? counts.first_error->describe() : ""));
 }

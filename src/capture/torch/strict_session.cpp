@@ -3,6 +3,8 @@
 // gets.
 #include "capture/torch/strict_session.hpp"
 
+#include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/log.hpp"
@@ -19,6 +21,11 @@ constexpr int kMaxDepth = 64;  // of tuples and lists inside each other; a list 
 // Small calls are handed over together: waking the writer costs more than taking one of them down.
 constexpr size_t kBatchVisits = 16;
 constexpr uint64_t kBatchBytes = 1u << 20;
+// Enough to keep the writer busy. When more waits, it does not keep up, and the calling thread takes
+// a part of the work: writing from where the values are costs it less than a copy that nobody needs.
+constexpr uint64_t kBacklogBytes = 4u << 20;
+constexpr uint64_t kOwnWriteBytes = 64u << 10;  // below, making the file is most of the work
+constexpr uint64_t kPoolBytes = 16u << 20;      // of copies, idle and in use
 constexpr unsigned kModuleFolderMode = 0750;
 constexpr unsigned kApiFolderMode = 0777;
 
@@ -65,12 +72,6 @@ std::string pending_exception_text() {
   return text_of(value, "unknown error");
 }
 
-void copy_into(TorchTreeTensor& file, const TensorView& view, uint64_t size_bytes) {
-  file.payload_size = size_bytes;
-  file.payload.reset(new std::byte[size_bytes]);  // not zeroed: filled at once
-  copy_elements(view, std::span(file.payload.get(), size_bytes));
-}
-
 }  // namespace
 
 /// One tensor of a call between the walk and the copy.
@@ -113,6 +114,8 @@ StrictSession::~StrictSession() {
 }
 
 void StrictSession::start_writer() {
+  own_bytes_ = 0;
+  buffers_ = std::make_unique<BufferPool>(kPoolBytes);
   tree_ = std::make_shared<writer::TorchTree>(
       writer::TorchTreeOptions{.dump_dir = options_.dump_dir,
                                .dump_dir_text = options_.dump_dir_text,
@@ -186,15 +189,17 @@ int StrictSession::leave(StrictModule& module, PyObject* object, PyObject* argum
       if (listed < 0) listed = PyObject_IsInstance(object, callbacks_.module_list);
       if (listed < 0) status = -1;
       if (listed > 0) {
-        if (module.visited_token == token) forget_folder(*module.name);
-        module.visited_token = token;
+        const bool is_first = module.visited_token < token;
+        if (!is_first) forget_folder(*module.name);
+        module.visited_token = std::max(module.visited_token, token);
         status = dump({.token = token,
                        .folder = module.name,
                        .node_type = module.type,
                        .folder_mode = kModuleFolderMode,
                        .tensors = {}},
                       options_.tensor_part == TensorPart::Outputs ? nullptr : arguments,
-                      options_.tensor_part == TensorPart::Inputs ? nullptr : result, true);
+                      options_.tensor_part == TensorPart::Inputs ? nullptr : result,
+                      is_first ? Visit::First : Visit::Again);
       }
     }
   }
@@ -231,14 +236,18 @@ int StrictSession::dump_api(std::string folder, std::string type, PyObject* argu
   if (closed_ || !wanted_now(&token)) return 0;
   // A function and a module of one name share a folder: its files are not what the table says any
   // more.
-  if (module_names_.contains(folder)) forget_folder(folder);
-  const int status = dump({.token = token,
-                           .folder = std::make_shared<const std::string>(std::move(folder)),
-                           .node_type = std::make_shared<const std::string>(std::move(type)),
-                           .folder_mode = kApiFolderMode,
-                           .tensors = {}},
-                          options_.tensor_part == TensorPart::Outputs ? nullptr : arguments,
-                          options_.tensor_part == TensorPart::Inputs ? nullptr : result, false);
+  if (module_names_.contains(folder)) {
+    forget_folder(folder);
+    shares_folders_ = true;
+  }
+  const int status =
+      dump({.token = token,
+            .folder = std::make_shared<const std::string>(std::move(folder)),
+            .node_type = std::make_shared<const std::string>(std::move(type)),
+            .folder_mode = kApiFolderMode,
+            .tensors = {}},
+           options_.tensor_part == TensorPart::Outputs ? nullptr : arguments,
+           options_.tensor_part == TensorPart::Inputs ? nullptr : result, Visit::Passing);
   if (!state_of(id_).in_root) finish_files();
   return status;
 }
@@ -269,17 +278,30 @@ int StrictSession::flush_logits(int64_t token) {
                .node_type = last_module_->type,
                .folder_mode = kModuleFolderMode,
                .tensors = {}},
-              nullptr, outputs.get(), false);
+              nullptr, outputs.get(), Visit::Passing);
 }
 
-int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* outputs,
-                        bool can_be_source) {
+bool StrictSession::writes_itself(Visit which, uint64_t total_bytes) const {
+  return which == Visit::First && !shares_folders_ && total_bytes >= kOwnWriteBytes &&
+         pending_bytes_ + writer_->held_bytes() + total_bytes > kBacklogBytes;
+}
+
+void StrictSession::copy_into(TorchTreeTensor& file, const TensorView& view, uint64_t size_bytes) {
+  const auto buffer = std::make_shared<BufferPool::Buffer>(buffers_->take(size_bytes));
+  if (buffer->bytes == nullptr) throw std::bad_alloc();
+  copy_elements(view, buffer->span());
+  file.payload = buffer->span();
+  file.payload_owner = buffer;
+}
+
+int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* outputs, Visit which) {
   if (!writer_->alive() && follow_fork() != 0) return -1;
   if (closed_ || tree_->stopped()) return 0;
   if (seen_token_ != visit.token) {
     sightings_->clear();
     seen_token_ = visit.token;
   }
+  const int64_t token = visit.token;
   std::vector<Plan> plans;
   if (inputs != nullptr && collect(inputs, "input", visit, &plans, 0) != 0) return -1;
   if (outputs != nullptr && collect(outputs, "output", visit, &plans, 0) != 0) return -1;
@@ -288,10 +310,12 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
   uint64_t total_bytes = 0;
   for (const Plan& plan : plans) total_bytes += plan.size_bytes;
   const bool is_large = total_bytes >= kBatchBytes;
-  if (is_large) {
-    submit_pending();
-    if (!admit_without_gil(total_bytes)) return 0;  // closed meanwhile
-  }
+  const bool writes_itself =
+      this->writes_itself(which, total_bytes) && std::ranges::all_of(plans, [](const Plan& plan) {
+        return plan.size_bytes == 0 || plan.view.is_contiguous();
+      });
+  if (is_large || writes_itself) submit_pending();
+  if (is_large && !writes_itself && !admit_without_gil(total_bytes)) return 0;  // closed meanwhile
   const bool statistics =
       options_.statistics != StatisticsMode::Tensors || !options_.analyze_path.empty();
   const bool files = options_.statistics != StatisticsMode::Statistics;
@@ -324,21 +348,31 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
             writer::torch_tree_folder(*plan.seen->folder) + "/" + plan.seen->stem + ".pth";
       } else {
         tensor.content = TorchTreeTensor::Content::Payload;
-        copy_into(tensor, plan.view, plan.size_bytes);
+        if (writes_itself && plan.size_bytes > 0) {
+          tensor.payload = plan.view.contiguous_bytes();
+        } else {
+          copy_into(tensor, plan.view, plan.size_bytes);
+        }
       }
     }
   }
   std::vector<std::pair<size_t, StrictSeen>> news;
   for (size_t i = 0; i < plans.size(); ++i) {
     if (plans[i].dense || !plans[i].readable || plans[i].version < 0) continue;
-    const bool has_file = visit.tensors[i].content == TorchTreeTensor::Content::Payload;
-    if (plans[i].seen && !(has_file && can_be_source)) continue;
+    const bool is_source =
+        which != Visit::Passing && visit.tensors[i].content == TorchTreeTensor::Content::Payload;
+    if (plans[i].seen && !is_source) continue;
     news.emplace_back(i, StrictSeen{.version = plans[i].version,
                                     .statistics = visit.tensors[i].statistics,
-                                    .folder = has_file && can_be_source ? visit.folder : nullptr,
+                                    .folder = is_source ? visit.folder : nullptr,
                                     .stem = plans[i].stem});
   }
-  if (is_large) {
+  if (writes_itself) {
+    write_own(visit, total_bytes);
+    if (closed_) return 0;
+    total_bytes = 0;  // in the queue
+  }
+  if (is_large && !writes_itself) {
     const auto shared = std::make_shared<TorchTreeVisit>(std::move(visit));
     (void)writer_->submit(total_bytes, [tree = tree_, shared] { return tree->write(*shared); });
   } else {
@@ -346,6 +380,8 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
     pending_bytes_ += total_bytes;
     if (pending_.size() >= kBatchVisits || pending_bytes_ >= kBatchBytes) submit_pending();
   }
+  // Another thread has begun another token meanwhile: what is known is of that one's files.
+  if (seen_token_ != token) return 0;
   // Only now: a link must not be queued before the file that it points at.
   for (auto& [index, seen] : news) {
     sightings_->insert(plans[index].tensor, std::move(plans[index].layout), std::move(seen));
@@ -483,6 +519,18 @@ int StrictSession::write_pth(const std::string& path, PyObject* tensor) {
   return 0;
 }
 
+void StrictSession::write_own(TorchTreeVisit& visit, uint64_t total_bytes) {
+  own_bytes_ += total_bytes;
+  Status status;
+  {
+    const std::shared_ptr<writer::TorchTree> tree = tree_;
+    const GilReleased released;
+    status = tree->write_files(visit);
+  }
+  // Failures are counted and told in one place.
+  if (!status) (void)writer_->submit(0, [status] { return status; });
+}
+
 bool StrictSession::admit_without_gil(uint64_t size_bytes) {
   const GilReleased released;
   return writer_->admit(size_bytes);
@@ -538,15 +586,20 @@ void StrictSession::close() {
 }
 
 writer::WriterCounters StrictSession::counters() const {
-  return writer_ != nullptr ? writer_->counters() : writer::WriterCounters{};
+  writer::WriterCounters counters =
+      writer_ != nullptr ? writer_->counters() : writer::WriterCounters{};
+  counters.bytes_done += own_bytes_;
+  return counters;
 }
 
 int StrictSession::follow_fork() {
   // The parent's writer thread does not exist here and its files are not ours: leave both
   // untouched.
+  new std::vector(std::move(pending_));
   pending_.clear();
   pending_bytes_ = 0;
   (void)writer_.release();
+  (void)buffers_.release();
   new std::shared_ptr<writer::TorchTree>(std::move(tree_));
   sightings_->clear();
   const Ref folder(PyObject_CallNoArgs(callbacks_.after_fork));

@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/intake/buffer_pool.hpp"
 #include "capture/torch/sightings.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "writer/async_writer.hpp"
@@ -60,7 +61,7 @@ struct StrictModule {
   bool selected = true;  // by layer_name
   bool is_root = false;
   bool has_number = false;     // its first call in token 0 was counted
-  int64_t visited_token = -1;  // the last token it was dumped in
+  int64_t visited_token = -1;  // the highest token it was dumped in
 };
 
 /// Every member needs the GIL. Members that return int: 0, or -1 with a Python exception set that
@@ -99,6 +100,8 @@ class StrictSession {
   [[nodiscard]] writer::WriterCounters counters() const;
   /// Tensors taken for dumping so far.
   [[nodiscard]] uint64_t tensor_count() const { return tensors_; }
+  /// Those of counters().bytes_done that the calling threads wrote themselves.
+  [[nodiscard]] uint64_t own_bytes() const { return own_bytes_; }
 
   int64_t token_id = 0;
   bool dump_flag = true;
@@ -114,13 +117,24 @@ class StrictSession {
   struct Plan;
   StrictSession() = default;
   void start_writer();
+  /// The payloads of `visit`, `total_bytes` in all, from where they are; releases the GIL.
+  void write_own(writer::TorchTreeVisit& visit, uint64_t total_bytes);
   [[nodiscard]] bool admit_without_gil(uint64_t size_bytes);
   void submit_pending();
   [[nodiscard]] bool wanted_now(int64_t* token) const;
   [[nodiscard]] bool contains_tensor(PyObject* value, int depth) const;
   [[nodiscard]] int flush_logits(int64_t token);
+  /// Which visit of its folder a call is.
+  enum class Visit : uint8_t {
+    First,   // of a module in its token: nothing that is queued has files there
+    Again,   // of a module
+    Passing  // its files may be replaced at any time: no links to them
+  };
   [[nodiscard]] int dump(writer::TorchTreeVisit visit, PyObject* inputs, PyObject* outputs,
-                         bool can_be_source);
+                         Visit which);
+  /// Whether this thread writes `total_bytes` from where they are instead of copying them.
+  [[nodiscard]] bool writes_itself(Visit which, uint64_t total_bytes) const;
+  void copy_into(writer::TorchTreeTensor& file, const TensorView& view, uint64_t size_bytes);
   [[nodiscard]] int collect(PyObject* value, std::string stem, const writer::TorchTreeVisit& visit,
                             std::vector<Plan>* plans, int depth);
   [[nodiscard]] int plan_tensor(PyObject* tensor, std::string stem,
@@ -151,10 +165,13 @@ class StrictSession {
   const StrictModule* last_module_ = nullptr;
   std::vector<std::unique_ptr<StrictModule>> modules_;
   std::unordered_set<std::string> module_names_;
+  bool shares_folders_ = false;  // a function has been dumped into a module's folder
   std::unordered_set<PyTypeObject*> unrecognized_;  // types already warned about, owned references
   std::optional<Sightings<StrictSeen>> sightings_;
   std::vector<writer::TorchTreeVisit> pending_;  // built, not yet given to the writer
   uint64_t pending_bytes_ = 0;
+  uint64_t own_bytes_ = 0;  // written by the callers' threads
+  std::unique_ptr<BufferPool> buffers_;
   std::unique_ptr<writer::AsyncWriter> writer_;
   std::shared_ptr<writer::TorchTree> tree_;
 };

@@ -80,24 +80,19 @@ Status write_parts(int fd, std::string_view header, ByteSpan payload, std::strin
   return {};
 }
 
-// Creates `temporary`, fills it, renames it to `name`; both relative to `folder_fd`.
-Status write_pth_at(int folder_fd, const std::string& temporary, const std::string& name,
-                    const std::string& archive, const TorchTreeTensor& tensor) {
-  ASSAY_TRY(const formats::PthPrologue prologue,
-            formats::pth_prologue(tensor.dtype, tensor.shape,
-                                  {.archive_name = archive, .parameter = {}}));
-  const ByteSpan payload(tensor.payload.get(), tensor.payload_size);
-  const std::string epilogue = formats::pth_epilogue(prologue, formats::crc32(payload));
-  FileDescriptor file(
-      ::openat(folder_fd, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.get() < 0) return fail(errno_error(errno, "create", name));
-  Status status = write_parts(file.get(), prologue.header, payload, epilogue, name);
-  if (file.close() != 0 && status) status = fail(errno_error(errno, "close", name));
-  if (status && ::renameat(folder_fd, temporary.c_str(), folder_fd, name.c_str()) != 0) {
-    status = fail(errno_error(errno, "rename into place", name));
+// Puts a link to `source`, relative to `source_at`, where `name` is taken; an empty one stands for
+// `source_at` itself.
+Status replace_by_link(int source_at, const std::string& source, int at, const std::string& name,
+                       const std::string& temporary) {
+  ::unlinkat(at, temporary.c_str(), 0);
+  if (::linkat(source_at, source.c_str(), at, temporary.c_str(),
+               source.empty() ? AT_EMPTY_PATH : 0) != 0 ||
+      ::renameat(at, temporary.c_str(), at, name.c_str()) != 0) {
+    return fail(errno_error(errno, source.empty() ? "replace" : "link " + source + " to", name));
   }
-  if (!status) ::unlinkat(folder_fd, temporary.c_str(), 0);
-  return status;
+  // rename(2) does nothing when both names are links to one file, and leaves the temporary one.
+  ::unlinkat(at, temporary.c_str(), 0);
+  return {};
 }
 
 // Appends rows to a table with one write; the header comes first in a file that is empty. `shared`:
@@ -208,33 +203,59 @@ std::string analyze_row(std::string_view node_name, std::string_view node_type,
                   float32_text(values.mean)});
 }
 
+// The folder of a visit, below its token's, which stays open meanwhile.
+struct TorchTree::Place {
+  std::shared_ptr<const HostedDescriptor> token_folder;
+  std::string folder;  // relative to it
+
+  [[nodiscard]] int at() const { return token_folder->get(); }
+};
+
+// Where a file is to appear, all relative to `at`.
+struct TorchTree::FileName {
+  int at;
+  std::string folder;
+  std::string name;
+  std::string temporary;  // its name until then, if it must have one
+};
+
 TorchTree::TorchTree(TorchTreeOptions options)
-    : options_(std::move(options)), budget_(options_.dump_dir, options_.disk) {}
+    : options_(std::move(options)),
+      budget_(options_.dump_dir, options_.disk),
+      has_nameless_files_(options_.nameless_files) {}
 
 Status TorchTree::admit(uint64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
   if (budget_.admit(size_bytes)) return {};
   Error error{Errc::NoSpace, options_.dump_dir, std::nullopt, budget_.stop_reason()};
   return note(fail(std::move(error)));
+}
+
+Result<TorchTree::Place> TorchTree::enter(const TorchTreeVisit& visit) {
+  ASSAY_TRY(std::shared_ptr<const HostedDescriptor> token_folder, enter_token(visit.token));
+  Place place{.token_folder = std::move(token_folder), .folder = torch_tree_folder(*visit.folder)};
+  ASSAY_TRY_STATUS(make_folder(visit, place, options_.dump_dir));
+  return place;
 }
 
 Status TorchTree::write(const TorchTreeVisit& visit) {
   uint64_t size_bytes = kFolderBytes;
   for (const TorchTreeTensor& tensor : visit.tensors) {
     if (tensor.content == TorchTreeTensor::Content::Payload)
-      size_bytes += tensor.payload_size + kPthFrameBytes;
+      size_bytes += tensor.payload.size() + kPthFrameBytes;
   }
   ASSAY_TRY_STATUS(admit(size_bytes));
-  Status result = note(enter_token(visit.token));
-  if (result) result = note(make_folder(visit));
-  if (!result) return result;
+  const Result<Place> place = enter(visit);
+  if (!place) return note(fail(place.error()));
+  Status result;
   for (const TorchTreeTensor& tensor : visit.tensors) {
-    if (tensor.content == TorchTreeTensor::Content::None) continue;
-    if (Status status = note(write_content(visit, tensor)); !status && result)
+    if (Status status = note(write_content(*place, tensor)); !status && result)
       result = std::move(status);
   }
   if (visit.tensors.empty()) return result;
   if (options_.statistics) {
-    if (Status status = note(append_rows(visit)); !status && result) result = std::move(status);
+    if (Status status = note(append_rows(visit, *place)); !status && result)
+      result = std::move(status);
   }
   if (!options_.analyze_path.empty()) {
     if (Status status = note(append_analysis(visit)); !status && result) result = std::move(status);
@@ -242,9 +263,41 @@ Status TorchTree::write(const TorchTreeVisit& visit) {
   return result;
 }
 
+Status TorchTree::write_files(TorchTreeVisit& visit) {
+  uint64_t size_bytes = 0;
+  for (TorchTreeTensor& tensor : visit.tensors) {
+    if (tensor.content == TorchTreeTensor::Content::Payload && tensor.payload_owner == nullptr)
+      size_bytes += tensor.payload.size() + kPthFrameBytes;
+  }
+  Status result = admit(size_bytes);
+  std::optional<Place> place;
+  if (result) {
+    if (Result<Place> entered = enter(visit))
+      place = std::move(*entered);
+    else
+      result = note(fail(entered.error()));
+  }
+  for (TorchTreeTensor& tensor : visit.tensors) {
+    if (tensor.content != TorchTreeTensor::Content::Payload || tensor.payload_owner != nullptr)
+      continue;
+    if (place) {
+      if (Status status = note(write_content(*place, tensor)); !status && result)
+        result = std::move(status);
+    }
+    tensor.content = TorchTreeTensor::Content::Written;
+    tensor.payload = {};
+  }
+  return result;
+}
+
 Status TorchTree::write_tensor_file(const std::string& path, const TorchTreeTensor& tensor) {
-  ASSAY_TRY_STATUS(admit(tensor.payload_size + kPthFrameBytes));
-  return note(write_pth_at(AT_FDCWD, path + ".tmp", path, formats::pth_archive_name(path), tensor));
+  ASSAY_TRY_STATUS(admit(tensor.payload.size() + kPthFrameBytes));
+  const size_t slash = path.rfind('/');
+  const FileName file{.at = AT_FDCWD,
+                      .folder = slash == std::string::npos ? "." : path.substr(0, slash + 1),
+                      .name = path,
+                      .temporary = path + ".tmp"};
+  return note(write_pth(file, formats::pth_archive_name(path), tensor));
 }
 
 bool TorchTree::links_work(const std::string& folder) {
@@ -257,61 +310,90 @@ bool TorchTree::links_work(const std::string& folder) {
   return works;
 }
 
-Status TorchTree::enter_token(int64_t token) {
+Result<std::shared_ptr<const HostedDescriptor>> TorchTree::enter_token(int64_t token) {
+  const std::lock_guard lock(mutex_);
   // A script may have deleted the folder since, or closed our descriptor of it.
-  if (token_folder_.is_open() && token_ == token && token_folder_.check({})) return {};
+  if (token_folder_ && token_ == token && token_folder_->check({})) return token_folder_;
   const std::string path = options_.dump_dir + "/" + std::to_string(token);
   ASSAY_TRY_STATUS(make_directories(path));
-  token_folder_ = HostedDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!token_folder_.is_open()) return fail(errno_error(errno, "open folder", path));
+  HostedDescriptor opened(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.is_open()) return fail(errno_error(errno, "open folder", path));
+  token_folder_ = std::make_shared<const HostedDescriptor>(std::move(opened));
   token_ = token;
-  return {};
+  return token_folder_;
 }
 
-Status TorchTree::make_folder(const TorchTreeVisit& visit) {
-  const std::string folder = torch_tree_folder(*visit.folder);
-  if (::mkdirat(token_folder_.get(), folder.c_str(), visit.folder_mode) == 0 || errno == EEXIST)
+Status TorchTree::make_folder(const TorchTreeVisit& visit, const Place& place,
+                              const std::string& dump_dir) {
+  if (::mkdirat(place.at(), place.folder.c_str(), visit.folder_mode) == 0 || errno == EEXIST)
     return {};
   const int reason = errno;
-  const std::string path = options_.dump_dir + "/" + std::to_string(visit.token) + "/" + folder;
+  const std::string path = dump_dir + "/" + std::to_string(visit.token) + "/" + place.folder;
   // torch allows '/' in a child's name: nested folders then, as os.makedirs made them.
   if (reason == ENOENT) return make_directories(path, visit.folder_mode);
   return fail(errno_error(reason, "create folder", path));
 }
 
-Status TorchTree::write_content(const TorchTreeVisit& visit, const TorchTreeTensor& tensor) {
-  const std::string folder = torch_tree_folder(*visit.folder);
+Status TorchTree::write_content(const Place& place, const TorchTreeTensor& tensor) {
   if (tensor.content == TorchTreeTensor::Content::Link)
-    return link(tensor.link_source, folder, tensor.stem);
-  return write_pth_at(token_folder_.get(), folder + "/." + tensor.stem + ".pth.tmp",
-                      folder + "/" + tensor.stem + ".pth", tensor.stem, tensor);
+    return link(tensor.link_source, place, tensor.stem);
+  if (tensor.content != TorchTreeTensor::Content::Payload) return {};
+  const FileName file{.at = place.at(),
+                      .folder = place.folder,
+                      .name = place.folder + "/" + tensor.stem + ".pth",
+                      .temporary = place.folder + "/." + tensor.stem + ".pth.tmp"};
+  return write_pth(file, tensor.stem, tensor);
 }
 
-Status TorchTree::link(const std::string& source, const std::string& folder,
-                       const std::string& stem) {
-  const std::string name = folder + "/" + stem + ".pth";
-  if (::linkat(token_folder_.get(), source.c_str(), token_folder_.get(), name.c_str(), 0) == 0)
-    return {};
-  if (errno != EEXIST) return fail(errno_error(errno, "link " + source + " to", name));
-  const std::string temporary = folder + "/." + stem + ".pth.tmp";
-  ::unlinkat(token_folder_.get(), temporary.c_str(), 0);
-  if (::linkat(token_folder_.get(), source.c_str(), token_folder_.get(), temporary.c_str(), 0) !=
-          0 ||
-      ::renameat(token_folder_.get(), temporary.c_str(), token_folder_.get(), name.c_str()) != 0) {
-    return fail(errno_error(errno, "link " + source + " to", name));
+Status TorchTree::write_pth(const FileName& file, const std::string& archive,
+                            const TorchTreeTensor& tensor) {
+  ASSAY_TRY(const formats::PthPrologue prologue,
+            formats::pth_prologue(tensor.dtype, tensor.shape,
+                                  {.archive_name = archive, .parameter = {}}));
+  const std::string epilogue = formats::pth_epilogue(prologue, formats::crc32(tensor.payload));
+  const auto write_into = [&](int fd) {
+    return write_parts(fd, prologue.header, tensor.payload, epilogue, file.name);
+  };
+  // A file without a name that gets one when it is whole costs ext4 less than a second name does.
+  if (has_nameless_files_.load(std::memory_order_relaxed)) {
+    const FileDescriptor nameless(
+        ::openat(file.at, file.folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+    if (nameless.get() >= 0) {
+      ASSAY_TRY_STATUS(write_into(nameless.get()));
+      if (::linkat(nameless.get(), "", file.at, file.name.c_str(), AT_EMPTY_PATH) == 0) return {};
+      // EEXIST: the file is replaced, for which it needs a name to be renamed from.
+      if (errno == EEXIST)
+        return replace_by_link(nameless.get(), "", file.at, file.name, file.temporary);
+    }
+    has_nameless_files_.store(false, std::memory_order_relaxed);
   }
-  // rename(2) does nothing when both names are links to one file, and leaves the temporary one.
-  ::unlinkat(token_folder_.get(), temporary.c_str(), 0);
-  return {};
+  FileDescriptor named(
+      ::openat(file.at, file.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (named.get() < 0) return fail(errno_error(errno, "create", file.name));
+  Status status = write_into(named.get());
+  if (named.close() != 0 && status) status = fail(errno_error(errno, "close", file.name));
+  if (status && ::renameat(file.at, file.temporary.c_str(), file.at, file.name.c_str()) != 0) {
+    status = fail(errno_error(errno, "rename into place", file.name));
+  }
+  if (!status) ::unlinkat(file.at, file.temporary.c_str(), 0);
+  return status;
 }
 
-Status TorchTree::append_rows(const TorchTreeVisit& visit) {
+Status TorchTree::link(const std::string& source, const Place& place, const std::string& stem) {
+  const std::string name = place.folder + "/" + stem + ".pth";
+  if (::linkat(place.at(), source.c_str(), place.at(), name.c_str(), 0) == 0) return {};
+  if (errno != EEXIST) return fail(errno_error(errno, "link " + source + " to", name));
+  return replace_by_link(place.at(), source, place.at(), name,
+                         place.folder + "/." + stem + ".pth.tmp");
+}
+
+Status TorchTree::append_rows(const TorchTreeVisit& visit, const Place& place) {
   std::string rows;
   for (const TorchTreeTensor& tensor : visit.tensors) {
     if (tensor.statistics) rows += statistics_row(*visit.folder, *visit.node_type, tensor);
   }
-  return append_to_table(token_folder_.get(), torch_tree_folder(*visit.folder) + "/statistics.csv",
-                         statistics_header(), rows, false);
+  return append_to_table(place.at(), place.folder + "/statistics.csv", statistics_header(), rows,
+                         false);
 }
 
 Status TorchTree::append_analysis(const TorchTreeVisit& visit) {

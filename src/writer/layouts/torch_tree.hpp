@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/hosted_descriptor.hpp"
 #include "base/result.hpp"
 #include "stats/tensor_stats.hpp"
@@ -34,9 +36,10 @@ struct TorchTreeTensor {
     None,     // statistics only
     Payload,  // `payload` is written
     Link,     // the same bytes as another file of this token: a hard link to it
+    Written,  // by write_files(), before the rest of the visit
   } content = Content::None;
-  std::unique_ptr<std::byte[]> payload;  // C order, payload_size bytes
-  uint64_t payload_size = 0;
+  ByteSpan payload;                           // C order
+  std::shared_ptr<const void> payload_owner;  // keeps them; none: the caller does
   std::string link_source;  // "root.embed/output.pth", relative to the token's folder
 };
 
@@ -69,6 +72,7 @@ struct TorchTreeOptions {
   std::string dump_dir_text;    // as the user gave it: what the Tensor Path column shows
   std::string analyze_path;     // "" for none; shared by all processes of a launch
   bool statistics = false;      // append rows to statistics.csv
+  bool nameless_files = true;   // false: as on a file system that has none
   DiskBudgetOptions disk = {};  // of the file system of dump_dir
 };
 
@@ -78,9 +82,9 @@ struct TorchTreeOptions {
 /// The folder of a node below its token's: the node's name, each part of it as above.
 [[nodiscard]] std::string torch_tree_folder(std::string_view node);
 
-/// Writes visits in the order they come. One thread at a time. Invariant: a .pth appears whole
-/// under its name or not at all; while it is written it is called `.<stem>.pth.tmp`, which no
-/// reader takes for an input or output.
+/// Writes visits; those of one folder in the order they come. Any thread. Invariant: a .pth appears
+/// whole under its name or not at all. While it is written it has no name; where the file system
+/// has no such files it is called `.<stem>.pth.tmp`, which no reader takes for an input or output.
 class TorchTree {
  public:
   explicit TorchTree(TorchTreeOptions options);
@@ -90,6 +94,9 @@ class TorchTree {
   /// Goes on with the other files of the visit after a failure and returns the first. NoSpace, and
   /// nothing of the visit written, once the disk budget says no.
   [[nodiscard]] Status write(const TorchTreeVisit& visit);
+  /// Writes the payloads of `visit` that nobody keeps, from where they are, and marks them as
+  /// written; write() of the visit does the rest.
+  [[nodiscard]] Status write_files(TorchTreeVisit& visit);
   /// One file outside the token folders, for example a weight. The folder exists.
   [[nodiscard]] Status write_tensor_file(const std::string& path, const TorchTreeTensor& tensor);
 
@@ -100,22 +107,30 @@ class TorchTree {
   [[nodiscard]] static bool links_work(const std::string& folder);
 
  private:
-  [[nodiscard]] Status enter_token(int64_t token);
-  [[nodiscard]] Status make_folder(const TorchTreeVisit& visit);
-  [[nodiscard]] Status write_content(const TorchTreeVisit& visit, const TorchTreeTensor& tensor);
-  [[nodiscard]] Status link(const std::string& source, const std::string& folder,
-                            const std::string& stem);
-  [[nodiscard]] Status append_rows(const TorchTreeVisit& visit);
+  struct Place;
+  struct FileName;
+  [[nodiscard]] Result<Place> enter(const TorchTreeVisit& visit);
+  [[nodiscard]] Result<std::shared_ptr<const HostedDescriptor>> enter_token(int64_t token);
+  [[nodiscard]] static Status make_folder(const TorchTreeVisit& visit, const Place& place,
+                                          const std::string& dump_dir);
+  [[nodiscard]] Status write_content(const Place& place, const TorchTreeTensor& tensor);
+  [[nodiscard]] Status write_pth(const FileName& file, const std::string& archive,
+                                 const TorchTreeTensor& tensor);
+  [[nodiscard]] static Status link(const std::string& source, const Place& place,
+                                   const std::string& stem);
+  [[nodiscard]] static Status append_rows(const TorchTreeVisit& visit, const Place& place);
   [[nodiscard]] Status append_analysis(const TorchTreeVisit& visit);
   Status note(Status status);
   /// NoSpace, with the budget's sentence, when the disk must not be filled further.
   [[nodiscard]] Status admit(uint64_t size_bytes);
 
-  TorchTreeOptions options_;
+  const TorchTreeOptions options_;
+  std::mutex mutex_;  // of the next three
   DiskBudget budget_;
-  HostedDescriptor token_folder_;
+  std::shared_ptr<const HostedDescriptor> token_folder_;
   int64_t token_ = -1;
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> has_nameless_files_;  // until the file system refuses one
 };
 
 }  // namespace assay::writer

@@ -2,10 +2,12 @@
 #include "writer/layouts/torch_tree.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -40,9 +42,9 @@ TorchTreeTensor tensor_of(std::string stem, std::vector<float> values) {
   tensor.dtype = DType::Float32;
   tensor.shape = Dims{static_cast<int64_t>(values.size())};
   tensor.content = TorchTreeTensor::Content::Payload;
-  tensor.payload_size = values.size() * sizeof(float);
-  tensor.payload.reset(new std::byte[tensor.payload_size]);
-  std::ranges::copy(std::as_bytes(std::span(values)), tensor.payload.get());
+  const auto owner = std::make_shared<std::vector<float>>(std::move(values));
+  tensor.payload = std::as_bytes(std::span(*owner));
+  tensor.payload_owner = owner;
   return tensor;
 }
 
@@ -227,8 +229,83 @@ TEST_F(TorchTreeTest, NestsNamesWithSlashesAndCutsLongOnes) {
             (std::vector<float>{1}));
 }
 
+TEST_F(TorchTreeTest, WritesTheSameWhereAFileMustHaveAName) {
+  TorchTree named({.dump_dir = folder_ + "/named",
+                   .dump_dir_text = "",
+                   .analyze_path = "",
+                   .nameless_files = false});
+  TorchTree nameless({.dump_dir = folder_ + "/nameless", .dump_dir_text = "", .analyze_path = ""});
+  for (TorchTree* tree : {&named, &nameless}) {
+    ASSERT_TRUE(tree->write(visit_of(0, "root.a", list(tensor_of("output", {1})))));
+    ASSERT_TRUE(tree->write(visit_of(0, "root.b", list(link_to("input_0", "root.a/output.pth")))));
+    ASSERT_TRUE(tree->write(visit_of(0, "root.a", list(tensor_of("output", {2})))));  // replaced
+  }
+  for (const char* file : {"/0/root.a/output.pth", "/0/root.b/input_0.pth"}) {
+    EXPECT_EQ(read_text(folder_ + "/named" + file), read_text(folder_ + "/nameless" + file))
+        << file;
+    EXPECT_EQ(fs::status(folder_ + "/named" + file).permissions(),
+              fs::status(folder_ + "/nameless" + file).permissions());
+  }
+  EXPECT_EQ(read_floats(folder_ + "/nameless/0/root.a/output.pth"), (std::vector<float>{2}));
+  EXPECT_EQ(read_floats(folder_ + "/nameless/0/root.b/input_0.pth"), (std::vector<float>{1}));
+  EXPECT_EQ(file_count(folder_ + "/named/0/root.a"), 1u);
+  EXPECT_EQ(file_count(folder_ + "/nameless/0/root.a"), 1u);
+}
+
+TEST_F(TorchTreeTest, WritesBorrowedPayloadsAtOnceAndTheRestOfTheVisitLater) {
+  TorchTree tree({.dump_dir = folder_,
+                  .dump_dir_text = folder_,
+                  .analyze_path = folder_ + "/all.csv",
+                  .statistics = true});
+  ASSERT_TRUE(tree.write(visit_of(0, "root.a", list(tensor_of("output", {1})))));
+  const std::vector<float> values = {3, 4};
+  TorchTreeTensor borrowed = tensor_of("output", {0, 0});
+  borrowed.payload = std::as_bytes(std::span(values));
+  borrowed.payload_owner = nullptr;
+  borrowed.statistics =
+      stats::TensorStats{.count = 2, .min = 3, .max = 4, .mean = 3.5, .l2_norm = 5, .sketch = {}};
+  TorchTreeVisit visit =
+      visit_of(0, "root.b", list(link_to("input_0", "root.a/output.pth"), std::move(borrowed)));
+
+  ASSERT_TRUE(tree.write_files(visit));
+
+  EXPECT_EQ(read_floats(folder_ + "/0/root.b/output.pth"), values);
+  EXPECT_EQ(file_count(folder_ + "/0/root.b"), 1u);
+  EXPECT_TRUE(visit.tensors[1].payload.empty());  // nothing refers to `values` any more
+  fs::remove(folder_ + "/0/root.b/output.pth");
+  ASSERT_TRUE(tree.write(visit));
+  EXPECT_FALSE(fs::exists(folder_ + "/0/root.b/output.pth"));  // not written twice
+  EXPECT_EQ(read_floats(folder_ + "/0/root.b/input_0.pth"), (std::vector<float>{1}));
+  EXPECT_EQ(
+      read_text(folder_ + "/0/root.b/statistics.csv"),
+      statistics_header() + "root.b,Linear,Output,0,torch.float32,\"(2,)\",4.0,3.0,3.5,5.0\r\n");
+  EXPECT_NE(read_text(folder_ + "/all.csv").find("/0/root.b/output.pth,"), std::string::npos);
+}
+
+TEST_F(TorchTreeTest, AFileThatCannotBeWrittenWholeHasNoName) {
+  for (const bool nameless : {true, false}) {
+    TorchTree tree(
+        {.dump_dir = folder_, .dump_dir_text = "", .analyze_path = "", .nameless_files = nameless});
+    const auto before = std::signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const rlimit small{.rlim_cur = 2048, .rlim_max = limit.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const Status status =
+        tree.write(visit_of(0, "root",
+                            list(tensor_of("output", std::vector<float>(1000)),  // 5 KB
+                                 tensor_of("output_1", {2}))));
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    std::signal(SIGXFSZ, before);
+    EXPECT_FALSE(status) << nameless;
+    EXPECT_EQ(read_floats(folder_ + "/0/root/output_1.pth"), (std::vector<float>{2}));
+    EXPECT_EQ(file_count(folder_ + "/0/root"), 1u) << nameless;
+  }
+}
+
 TEST_F(TorchTreeTest, FullDiskStopsItAndLeavesNoHalfFile) {
-  TorchTree tree({.dump_dir = folder_, .dump_dir_text = folder_, .analyze_path = ""});
+  TorchTree tree(
+      {.dump_dir = folder_, .dump_dir_text = "", .analyze_path = "", .nameless_files = false});
   fs::create_directories(folder_ + "/0/root");
   fs::create_symlink("/dev/full", folder_ + "/0/root/.output.pth.tmp");
   const Status status =
