@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/simd.hpp"
+#include "tensor/widen.hpp"
 
 namespace assay::measure {
 namespace {
@@ -36,7 +37,7 @@ template <MetricRules kRules>
   return (f64x8)((u64x8)v & 0x7FFFFFFFFFFFFFFFu);
 }
 [[gnu::always_inline]] inline f64x8 lanes_to_float32(f64x8 v) {
-  return __builtin_convertvector(__builtin_convertvector(v, f32x8), f64x8);
+  return simd::to_doubles(__builtin_convertvector(v, f32x8));
 }
 
 struct Lanes {
@@ -148,30 +149,53 @@ ASSAY_CLONES PairSums sum_pairs_float32(const double* golden, const double* mine
   return sum_arrays<MetricRules::Float32>(golden, mine, difference, count);
 }
 
-[[gnu::always_inline]] inline f64x8 widen_lanes(const std::byte* source) {
-  return __builtin_convertvector(load<f32x8>(source), f64x8);
-}
-
 /// Widening, subtraction and sums in one loop: the division of the sums hides the wait for memory.
-ASSAY_CLONES PairSums read_float32_and_sum(const std::byte* golden_source,
-                                           const std::byte* mine_source, int64_t count,
-                                           double* golden, double* mine, double* difference) {
+template <typename Golden, typename Mine>
+[[gnu::always_inline]] inline PairSums read_and_sum(const PairRead& read) {
+  // Copies: what is stored below could change what the reference names.
+  const auto [golden_bytes, mine_bytes, count, golden, mine, difference] = read;
   for (int64_t i = count / kLanes * kLanes; i < count; ++i) {
-    golden[i] = static_cast<double>(load<float>(golden_source + 4 * i));
-    mine[i] = static_cast<double>(load<float>(mine_source + 4 * i));
+    golden[i] = Golden::one(golden_bytes + i * Golden::kBytes);
+    mine[i] = Mine::one(mine_bytes + i * Mine::kBytes);
     difference[i] = mine[i] - golden[i];
   }
-  return sum_by<MetricRules::Corrected>(golden, mine, difference, count,
-                                        [=](int64_t i) __attribute__((always_inline)) {
-                                          Lanes lanes;
-                                          lanes.golden = widen_lanes(golden_source + 4 * i);
-                                          lanes.mine = widen_lanes(mine_source + 4 * i);
-                                          lanes.difference = lanes.mine - lanes.golden;
-                                          store(golden + i, lanes.golden);
-                                          store(mine + i, lanes.mine);
-                                          store(difference + i, lanes.difference);
-                                          return lanes;
-                                        });
+  return sum_by<MetricRules::Corrected>(
+      golden, mine, difference, count, [&](int64_t i) __attribute__((always_inline)) {
+        Lanes lanes;
+        lanes.golden = Golden::eight(golden_bytes + i * Golden::kBytes);
+        lanes.mine = Mine::eight(mine_bytes + i * Mine::kBytes);
+        lanes.difference = lanes.mine - lanes.golden;
+        store(golden + i, lanes.golden);
+        store(mine + i, lanes.mine);
+        store(difference + i, lanes.difference);
+        return lanes;
+      });
+}
+
+using simd::BFloat16Elements;
+using simd::Float16Elements;
+using simd::Float32Elements;
+
+ASSAY_CLONES PairSums read_float32(const PairRead& read) {
+  return read_and_sum<Float32Elements, Float32Elements>(read);
+}
+ASSAY_CLONES PairSums read_bfloat16(const PairRead& read) {
+  return read_and_sum<BFloat16Elements, BFloat16Elements>(read);
+}
+ASSAY_CLONES PairSums read_float16(const PairRead& read) {
+  return read_and_sum<Float16Elements, Float16Elements>(read);
+}
+ASSAY_CLONES PairSums read_float32_and_bfloat16(const PairRead& read) {
+  return read_and_sum<Float32Elements, BFloat16Elements>(read);
+}
+ASSAY_CLONES PairSums read_float32_and_float16(const PairRead& read) {
+  return read_and_sum<Float32Elements, Float16Elements>(read);
+}
+ASSAY_CLONES PairSums read_bfloat16_and_float32(const PairRead& read) {
+  return read_and_sum<BFloat16Elements, Float32Elements>(read);
+}
+ASSAY_CLONES PairSums read_float16_and_float32(const PairRead& read) {
+  return read_and_sum<Float16Elements, Float32Elements>(read);
 }
 
 ASSAY_CLONES void subtract_lanes(const double* golden, const double* mine, int64_t count,
@@ -227,9 +251,25 @@ double distance_of(double golden_squared, double difference_squared) {
   return std::sqrt(difference_squared) / std::sqrt(golden_squared);  // +inf when golden is all zero
 }
 
-PairSums read_float32_pairs(const std::byte* golden_bytes, const std::byte* mine_bytes,
-                            int64_t count, double* golden, double* mine, double* difference) {
-  return read_float32_and_sum(golden_bytes, mine_bytes, count, golden, mine, difference);
+ReadPairs pair_reader(DType golden, DType mine) {
+  struct Kernel {
+    DType golden;
+    DType mine;
+    ReadPairs read;
+  };
+  constexpr Kernel kKernels[] = {
+      {DType::Float32, DType::Float32, read_float32},
+      {DType::BFloat16, DType::BFloat16, read_bfloat16},
+      {DType::Float16, DType::Float16, read_float16},
+      {DType::Float32, DType::BFloat16, read_float32_and_bfloat16},
+      {DType::Float32, DType::Float16, read_float32_and_float16},
+      {DType::BFloat16, DType::Float32, read_bfloat16_and_float32},
+      {DType::Float16, DType::Float32, read_float16_and_float32},
+  };
+  for (const Kernel& kernel : kKernels) {
+    if (kernel.golden == golden && kernel.mine == mine) return kernel.read;
+  }
+  return nullptr;
 }
 
 void subtract(const double* golden, const double* mine, int64_t count, double* out) {

@@ -77,12 +77,20 @@ struct PairErrors {
 [[nodiscard]] PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
                                  const double* difference, int64_t count);
 
-/// Sums under MetricRules::Corrected of `count` float32 values of each side, of any alignment,
-/// which are stored as doubles with their differences on the way. Same bits as widening, subtract()
-/// and sum_pairs().
-[[nodiscard]] PairSums read_float32_pairs(const std::byte* golden_bytes,
-                                          const std::byte* mine_bytes, int64_t count,
-                                          double* golden, double* mine, double* difference);
+/// Bytes of a pair, of any alignment, and the arrays that its values are stored in.
+struct PairRead {
+  const std::byte* golden_bytes;
+  const std::byte* mine_bytes;
+  int64_t count;
+  double* golden;
+  double* mine;
+  double* difference;
+};
+/// Sums under MetricRules::Corrected of elements that are stored as doubles on the way, with their
+/// differences. Same bits as widening, subtract() and sum_pairs().
+using ReadPairs = PairSums (*)(const PairRead&);
+/// The kernel for two types of elements; null when there is none.
+[[nodiscard]] ReadPairs pair_reader(DType golden, DType mine);
 
 /// out = mine - golden
 void subtract(const double* golden, const double* mine, int64_t count, double* out);
