@@ -215,13 +215,9 @@ WorstPositions find_worst(const PairSource& source, const PairAccumulator& total
   const auto find = [&](BlockRange range, double PairErrors::* error, double largest) -> int64_t {
     if (range.count == 0) return -1;
     read_block(source, range.first, range.count, block);
-    for (int64_t i = 0; i < range.count; ++i) {
-      if (!std::isfinite(block.golden[i]) || !std::isfinite(block.mine[i])) continue;
-      const PairErrors errors =
-          errors_of(source.rules, block.golden[i], block.mine[i], block.difference[i]);
-      if (errors.*error == largest) return range.first + i;
-    }
-    return -1;
+    const int64_t found = find_error(
+        source.rules, {block.golden, block.mine, block.difference, range.count}, error, largest);
+    return found < 0 ? -1 : range.first + found;
   };
   return {find(total.worst.absolute, &PairErrors::absolute, total.sums.max_absolute),
           find(total.worst.relative, &PairErrors::relative, total.sums.max_relative)};

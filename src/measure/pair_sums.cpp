@@ -46,6 +46,30 @@ struct Lanes {
   f64x8 difference;
 };
 
+struct LaneErrors {
+  f64x8 absolute;
+  f64x8 relative;
+};
+/// errors_by() of eight positions. `magnitude` and `safe_magnitude` are |golden| and that or the
+/// floor, whichever is more.
+template <MetricRules kRules>
+[[gnu::always_inline]] inline LaneErrors lane_errors(const Lanes& lanes, f64x8 magnitude,
+                                                     f64x8 safe_magnitude) {
+  const f64x8 floor = f64x8{} + kRelativeErrorFloor;
+  const f64x8 a = absolute_of(lanes.difference);
+  if constexpr (kRules == MetricRules::Corrected) {
+    return {a, a / safe_magnitude};
+  } else {
+    // The sign of m / g does not matter to |m / g - 1| once g is replaced by its magnitude and m
+    // by m sign(g).
+    const f64x8 signed_mine =
+        (f64x8)((u64x8)lanes.mine ^ ((u64x8)lanes.golden & 0x8000000000000000u));
+    const f64x8 error =
+        absolute_of(lanes_to_float32(lanes_to_float32(signed_mine / safe_magnitude) - 1.0));
+    return {magnitude > floor ? a : f64x8{}, magnitude > floor ? error : f64x8{}};
+  }
+}
+
 /// lanes_at(i)   gives values [i, i + 8); only the rest of less than eight is read from the arrays
 template <MetricRules kRules, typename LanesAt>
 [[gnu::always_inline]] inline PairSums sum_by(const double* golden, const double* mine,
@@ -59,22 +83,11 @@ template <MetricRules kRules, typename LanesAt>
   const f64x8 floor = f64x8{} + kRelativeErrorFloor;
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    const auto [g, m, d] = lanes_at(i);
+    const Lanes lanes = lanes_at(i);
+    const auto [g, m, d] = lanes;
     const f64x8 magnitude = absolute_of(g);
     const f64x8 safe_magnitude = magnitude > floor ? magnitude : floor;
-    f64x8 a = absolute_of(d);
-    f64x8 r;
-    if constexpr (kRules == MetricRules::Corrected) {
-      r = a / safe_magnitude;
-    } else {
-      // The sign of m / g does not matter to |m / g - 1| once g is replaced by its magnitude and m
-      // by m sign(g).
-      const f64x8 signed_mine = (f64x8)((u64x8)m ^ ((u64x8)g & 0x8000000000000000u));
-      const f64x8 error =
-          absolute_of(lanes_to_float32(lanes_to_float32(signed_mine / safe_magnitude) - 1.0));
-      a = magnitude > floor ? a : f64x8{};
-      r = magnitude > floor ? error : f64x8{};
-    }
+    const auto [a, r] = lane_errors<kRules>(lanes, magnitude, safe_magnitude);
     sum_g += g;
     sum_m += m;
     sum_gg += g * g;
@@ -138,6 +151,44 @@ template <MetricRules kRules>
       golden, mine, difference, count, [=](int64_t i) __attribute__((always_inline)) {
         return Lanes{load<f64x8>(golden + i), load<f64x8>(mine + i), load<f64x8>(difference + i)};
       });
+}
+
+template <MetricRules kRules>
+[[gnu::always_inline]] inline int64_t find_error_by(const PairValues& pairs,
+                                                    double PairErrors::* error, double largest) {
+  const f64x8 floor = f64x8{} + kRelativeErrorFloor;
+  const auto is_it = [&](int64_t i) {
+    const double golden = pairs.golden[i];
+    const double mine = pairs.mine[i];
+    return std::isfinite(golden) && std::isfinite(mine) &&
+           errors_by<kRules>(golden, mine, pairs.difference[i]).*error == largest;
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= pairs.count; i += kLanes) {
+    const Lanes lanes{load<f64x8>(pairs.golden + i), load<f64x8>(pairs.mine + i),
+                      load<f64x8>(pairs.difference + i)};
+    const f64x8 magnitude = absolute_of(lanes.golden);
+    const LaneErrors errors =
+        lane_errors<kRules>(lanes, magnitude, magnitude > floor ? magnitude : floor);
+    const f64x8 looked_at = error == &PairErrors::absolute ? errors.absolute : errors.relative;
+    if (add_lanes(looked_at == largest ? f64x8{} + 1.0 : f64x8{}) == 0) continue;
+    for (int64_t lane = i; lane < i + kLanes; ++lane) {
+      if (is_it(lane)) return lane;
+    }
+  }
+  for (; i < pairs.count; ++i) {
+    if (is_it(i)) return i;
+  }
+  return -1;
+}
+
+ASSAY_CLONES int64_t find_error_corrected(const PairValues& pairs, double PairErrors::* error,
+                                          double largest) {
+  return find_error_by<MetricRules::Corrected>(pairs, error, largest);
+}
+ASSAY_CLONES int64_t find_error_float32(const PairValues& pairs, double PairErrors::* error,
+                                        double largest) {
+  return find_error_by<MetricRules::Float32>(pairs, error, largest);
 }
 
 ASSAY_CLONES PairSums sum_pairs_corrected(const double* golden, const double* mine,
@@ -216,10 +267,10 @@ ASSAY_CLONES void round_lanes(double* values, int64_t count) {
 
 }  // namespace
 
-PairErrors errors_of(MetricRules rules, double golden, double mine, double difference) {
-  return rules == MetricRules::Float32
-             ? errors_by<MetricRules::Float32>(golden, mine, difference)
-             : errors_by<MetricRules::Corrected>(golden, mine, difference);
+int64_t find_error(MetricRules rules, const PairValues& pairs, double PairErrors::* error,
+                   double largest) {
+  return rules == MetricRules::Float32 ? find_error_float32(pairs, error, largest)
+                                       : find_error_corrected(pairs, error, largest);
 }
 
 PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,

@@ -63,15 +63,21 @@ struct PairSums {
   return static_cast<double>(static_cast<float>(value));
 }
 
+/// Both errors of one position. Under Float32 every operation is rounded to float32: the double
+/// result of +, -, / of two floats, rounded again, is the float32 result.
 struct PairErrors {
   double absolute;
   double relative;
 };
-
-/// Both errors of one position. Under Float32 every operation is rounded to float32: the double
-/// result of +, -, / of two floats, rounded again, is the float32 result.
-[[nodiscard]] PairErrors errors_of(MetricRules rules, double golden, double mine,
-                                   double difference);
+struct PairValues {
+  const double* golden;
+  const double* mine;
+  const double* difference;
+  int64_t count;
+};
+/// The first position, finite on both sides, of which this error is `largest`; -1: none.
+[[nodiscard]] int64_t find_error(MetricRules rules, const PairValues& pairs,
+                                 double PairErrors::* error, double largest);
 
 /// difference   mine - golden, as the rules round it
 [[nodiscard]] PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
