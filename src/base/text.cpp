@@ -24,13 +24,35 @@ std::string python_repr(double value) {
       std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
   const std::string_view scientific(buffer, static_cast<size_t>(end - buffer));
   const size_t e = scientific.find('e');
-  const int exponent = std::atoi(std::string(scientific.substr(e + 1)).c_str());
-  if (exponent < -4 || exponent >= 16) return std::string(scientific);
-  char fixed[64];
-  const auto [fixed_end, fixed_error] =
-      std::to_chars(fixed, fixed + sizeof(fixed), value, std::chars_format::fixed);
-  std::string text(fixed, fixed_end);
-  if (text.find('.') == std::string::npos) text += ".0";
+  int exponent = 0;
+  const bool is_negative = scientific[e + 1] == '-';
+  std::from_chars(buffer + e + 2, end, exponent);
+  if (is_negative ? exponent > 4 : exponent >= 16) return std::string(scientific);
+  // The same digits with the point moved: below 10^16 these are exact.
+  std::string text;
+  std::string_view mantissa = scientific.substr(0, e);
+  if (mantissa.front() == '-') {
+    text += '-';
+    mantissa.remove_prefix(1);
+  }
+  const std::string_view fraction = mantissa.substr(std::min<size_t>(2, mantissa.size()));
+  if (is_negative) {
+    text += "0.";
+    text.append(static_cast<size_t>(exponent) - 1, '0');
+    text += mantissa.front();
+    text += fraction;
+    return text;
+  }
+  const auto moved = static_cast<size_t>(exponent);
+  text += mantissa.front();
+  text += fraction.substr(0, moved);
+  if (fraction.size() <= moved) {
+    text.append(moved - fraction.size(), '0');
+    text += ".0";
+  } else {
+    text += '.';
+    text += fraction.substr(moved);
+  }
   return text;
 }
 
@@ -111,9 +133,18 @@ std::string printable_screen(std::string_view text) {
 }
 
 std::string json_quote(std::string_view text) {
-  std::string out = "\"";
+  std::string out;
   out.reserve(text.size() + 2);
+  out += '"';
   for (size_t i = 0; i < text.size();) {
+    // Most texts are nothing else.
+    size_t end = i;
+    while (end < text.size() && is_printable_ascii(text[end]) && text[end] != '"' &&
+           text[end] != '\\')
+      ++end;
+    out.append(text.substr(i, end - i));
+    i = end;
+    if (i == text.size()) break;
     const char c = text[i];
     if (c == '"' || c == '\\') {
       out += '\\';
@@ -133,7 +164,8 @@ std::string json_quote(std::string_view text) {
       ++i;
     }
   }
-  return out + '"';
+  out += '"';
+  return out;
 }
 
 std::string json_number(double value) {

@@ -44,18 +44,39 @@ std::string record_label(const Run& run, const TensorRecord& record) {
   return text;
 }
 
+/// One tensor after the other has the type and shape of the one before, and a new text of theirs
+/// takes a lock that all threads want.
+InternedText text_of(DType dtype) {
+  thread_local std::optional<DType> last;
+  thread_local InternedText text;
+  if (last != dtype) {
+    text = torch_name(dtype);
+    last = dtype;
+  }
+  return text;
+}
+InternedText text_of(const Dims& shape) {
+  thread_local std::optional<Dims> last;
+  thread_local InternedText text;
+  if (!last || !(*last == shape)) {
+    text = list_text(shape.span());
+    last = shape;
+  }
+  return text;
+}
+
 SideSummary describe_record(const TensorRecord& record) {
   SideSummary side;
   side.path = RecordPath(record);
   side.op_type = record.op_type;
-  if (record.dtype) side.dtype = torch_name(*record.dtype);
-  if (record.shape) side.shape = list_text(record.shape->span());
+  if (record.dtype) side.dtype = text_of(*record.dtype);
+  if (record.shape) side.shape = text_of(*record.shape);
   return side;
 }
 
 void describe_view(const TensorView& view, SideSummary* side) {
-  side->dtype = torch_name(view.dtype);
-  side->shape = list_text(view.shape.span());
+  side->dtype = text_of(view.dtype);
+  side->shape = text_of(view.shape);
 }
 
 void fill_statistics(const stats::TensorStats& values, SideSummary* side) {

@@ -65,6 +65,30 @@ struct ObjectPlace {
   uint64_t line_offset = 0;
 };
 
+/// Names of a header. Files have a dozen lines, for which a tree is slower than looking at all.
+class Names {
+ public:
+  Names() { few_.reserve(kFew); }
+  /// False when the name was there.
+  bool insert(std::string_view name) {
+    if (!many_.empty() || few_.size() == kFew) {
+      if (many_.empty()) many_.insert(few_.begin(), few_.end());
+      return many_.insert(name).second;
+    }
+    if (contains(name)) return false;
+    few_.push_back(name);
+    return true;
+  }
+  [[nodiscard]] bool contains(std::string_view name) const {
+    return many_.empty() ? std::ranges::find(few_, name) != few_.end() : many_.contains(name);
+  }
+
+ private:
+  static constexpr size_t kFew = 32;
+  std::vector<std::string_view> few_;
+  std::set<std::string_view> many_;  // all of them, once there are more
+};
+
 /// Reads line by line up to the first $End; then decides what the payload is.
 class RecordParser {
  public:
@@ -110,7 +134,7 @@ class RecordParser {
   }
 
   Status take(const Line& line) {
-    if (!names_.insert(line.name).second)
+    if (!names_.insert(line.name))
       return fail(Errc::Invalid, "the header has " + std::string(line.name) + " twice",
                   line.offset);
     if (line.name.starts_with('$')) return take_structure(line);
@@ -213,7 +237,7 @@ class RecordParser {
   uint64_t at_ = 0;  // after the last line read
   size_t lines_ = 0;
   bool ended_ = false;
-  std::set<std::string_view> names_;
+  Names names_;
   std::optional<uint64_t> object_count_;
   std::optional<ObjectPlace> object_;
   AtbBin record_;

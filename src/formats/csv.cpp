@@ -19,11 +19,16 @@ bool starts_formula(std::string_view cell) {
          !is_csv_number(cell);
 }
 
+/// One loop: the searches of std::string_view look at each character through a call.
+bool needs_quotes(std::string_view cell, char separator) {
+  bool needs = false;
+  for (const char c : cell) needs |= (c == separator) | (c == '"') | (c == '\r') | (c == '\n');
+  return needs;
+}
+
 void append_cell(std::string_view cell, bool alone, const CsvOptions& options, std::string* out) {
   const bool defused = options.defuse_formulas && starts_formula(cell);
-  const bool quoted = (alone && cell.empty() && !defused) ||
-                      cell.find(options.separator) != std::string_view::npos ||
-                      cell.find_first_of("\"\r\n") != std::string_view::npos;
+  const bool quoted = (alone && cell.empty() && !defused) || needs_quotes(cell, options.separator);
   if (quoted) *out += '"';
   if (defused) *out += '\'';
   if (!quoted) {

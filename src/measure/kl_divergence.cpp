@@ -18,6 +18,8 @@ using simd::store;
 using simd::u64x8;
 
 constexpr int64_t kLanes = 8;
+constexpr int kTogether = 4;
+using Several = Vectors<kTogether>;
 // Below this distance from the mean, exp needs no range reduction (|x| log2 e < 1/2) and its excess
 // is exact to rounding; above it exp(x) - 1 - x loses at most a factor 20 of accuracy to its
 // subtraction.
@@ -25,10 +27,13 @@ constexpr double kSmall = 0.34;
 // mine - golden is exact to 2^-53 of itself: at this size to 1e-13.
 constexpr double kLargeDifference = 1024;
 
-[[gnu::always_inline]] inline bool all_lanes(simd::i64x8 mask) {
-  int64_t all = mask[0];
-  for (int i = 1; i < kLanes; ++i) all &= mask[i];
-  return all != 0;
+[[gnu::always_inline]] inline Several load_several(const double* values) {
+  Several out;
+  for (int v = 0; v < kTogether; ++v) out.at[v] = load<f64x8>(values + v * kLanes);
+  return out;
+}
+[[gnu::always_inline]] inline f64x8 absolute_of(f64x8 v) {
+  return (f64x8)((u64x8)v & 0x7FFFFFFFFFFFFFFFu);
 }
 
 /// Eight values, the ones at and after `count` replaced by `filler`.
@@ -90,16 +95,12 @@ template <bool kInner>
     if constexpr (kInner) weighted_inner += w * n;
   };
   int64_t i = 0;
-  // Four exponentials at a time: one alone is a chain of forty dependent steps. Added in the order
-  // of single ones.
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    f64x8 x[4];
-    f64x8 w[4];
-    for (int v = 0; v < 4; ++v) x[v] = load<f64x8>(golden + i + v * kLanes) - largest;
-    for (int v = 0; v < 4; ++v) w[v] = exp_of(exp_parts(x[v]));
-    for (int v = 0; v < 4; ++v) {
-      store(weights + i + v * kLanes, w[v]);
-      add(w[v], load<f64x8>(difference + i + v * kLanes),
+  // Added in the order of single ones.
+  for (; i + kTogether * kLanes <= count; i += kTogether * kLanes) {
+    const Several w = exp_of_nonpositive(load_several(golden + i) - largest);
+    for (int v = 0; v < kTogether; ++v) {
+      store(weights + i + v * kLanes, w.at[v]);
+      add(w.at[v], load<f64x8>(difference + i + v * kLanes),
           kInner ? load<f64x8>(inner + i + v * kLanes) : f64x8{});
     }
   }
@@ -129,33 +130,51 @@ ASSAY_CLONES WeightSums weigh_parts(const double* golden, const double* differen
   return weigh<true>(golden, difference, inner, count, largest, weights);
 }
 
+/// w f(e) for e = difference - mean of any size. `relative_mine` is mine - mine_0 - offset: far from
+/// the mean, w exp(e) is taken as its single exponential, for w may underflow where the product
+/// does not.
+[[gnu::always_inline]] inline f64x8 weighted_excess(f64x8 w, f64x8 e, f64x8 relative_mine) {
+  const f64x8 distance = absolute_of(e);
+  const ExpParts parts = exp_parts(distance <= kSmall ? e : relative_mine);
+  const f64x8 near = w * parts.excess;
+  const f64x8 far = exp_of(parts) - w * (1.0 + e);
+  return distance <= kSmall ? near : far;
+}
+
 /// sum of w_i f(d_i - mean); infinite when an exponential overflows.
 ///
 /// mine_0, offset   mine at the maximum of golden, and by how much the mean exceeds the difference
-///                  there. Far from the mean, w exp(d - mean) is taken as the single exponential
-///                  exp(mine - mine_0 - offset): w may underflow where the product does not.
+///                  there
 ASSAY_CLONES double sum_of_excess(const double* mine, const double* difference,
                                   const double* weights, int64_t count, double mean, double mine_0,
                                   double offset) {
   f64x8 sum = {};
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const bool whole = i + kLanes <= count;
-    const int64_t left = count - i;
-    const f64x8 w = load<f64x8>(weights + i);
-    const f64x8 m = whole ? load<f64x8>(mine + i) : load_padded(mine + i, left, mine_0);
-    const f64x8 d = whole ? load<f64x8>(difference + i) : load_padded(difference + i, left, mean);
-    const f64x8 e = d - mean;
-    const f64x8 distance = (f64x8)((u64x8)e & 0x7FFFFFFFFFFFFFFFu);
-    // Tensors that are worth a comparison differ little: almost every vector ends here, with the
-    // bits that the general way gives.
-    if (all_lanes(distance <= kSmall)) {
-      sum += w * small_excess(e);
+  int64_t i = 0;
+  for (; i + kTogether * kLanes <= count; i += kTogether * kLanes) {
+    const Several e = load_several(difference + i) - mean;
+    const Several w = load_several(weights + i);
+    // As numbers, for GCC 12 takes a mask apart that is looked at lane by lane.
+    f64x8 far = {};
+    for (int v = 0; v < kTogether; ++v)
+      far += absolute_of(e.at[v]) <= kSmall ? f64x8{} : f64x8{} + 1.0;
+    // Tensors that are worth a comparison differ little: almost all ends here, with the bits that
+    // the general way gives.
+    if (add_lanes(far) == 0) {
+      const Several excess = w * small_excess(e);
+      for (int v = 0; v < kTogether; ++v) sum += excess.at[v];
       continue;
     }
-    const ExpParts parts = exp_parts(distance <= kSmall ? e : (m - mine_0) - offset);
-    const f64x8 near = w * parts.excess;
-    const f64x8 far = exp_of(parts) - w * (1.0 + e);
-    sum += distance <= kSmall ? near : far;
+    for (int v = 0; v < kTogether; ++v) {
+      const f64x8 m = load<f64x8>(mine + i + v * kLanes);
+      sum += weighted_excess(w.at[v], e.at[v], (m - mine_0) - offset);
+    }
+  }
+  for (; i < count; i += kLanes) {
+    const bool whole = i + kLanes <= count;
+    const int64_t left = count - i;
+    const f64x8 m = whole ? load<f64x8>(mine + i) : load_padded(mine + i, left, mine_0);
+    const f64x8 d = whole ? load<f64x8>(difference + i) : load_padded(difference + i, left, mean);
+    sum += weighted_excess(load<f64x8>(weights + i), d - mean, (m - mine_0) - offset);
   }
   return add_lanes(sum);
 }

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "measure/test_random_views.hpp"
 #include "measure/vector_exp.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/half.hpp"
 
 namespace assay::measure {
 namespace {
@@ -76,6 +78,23 @@ TEST(VectorExp, EndsOfTheRange) {
   EXPECT_EQ(exp_of_one(-1e300), 0);
   EXPECT_EQ(exp_of_one(1e300), kInf);
   EXPECT_EQ(exp_of_one(kInf), kInf);
+}
+
+TEST(VectorExp, SeveralVectorsHaveTheBitsOfOne) {
+  std::mt19937_64 random(6);
+  std::uniform_real_distribution<double> uniform(-760, 0);
+  for (int i = 0; i < 20000; ++i) {
+    Vectors<2> x{};
+    for (simd::f64x8& vector : x.at) {
+      for (int lane = 0; lane < 8; ++lane) vector[lane] = uniform(random) * (lane < 4 ? 1 : 1e-2);
+    }
+    if (i == 0) x.at[0] = simd::f64x8{0, -0.0, -708, -708.5, -kInf, -1e300, -5e-324, -1};
+    const Vectors<2> together = exp_of_nonpositive(x);
+    for (int v = 0; v < 2; ++v) {
+      const simd::f64x8 alone = exp_of(exp_parts(x.at[v]));
+      ASSERT_EQ(std::memcmp(&together.at[v], &alone, sizeof(alone)), 0) << i;
+    }
+  }
 }
 
 TEST(VectorExp, ExcessKeepsItsDigitsNearZero) {
@@ -157,37 +176,60 @@ TEST(KlDivergence, OfNearlyEqualTensorsKeepsTwelveDigits) {
   }
 }
 
-TEST(PairSums, ReadingFloat32GivesTheBitsOfSeparateSteps) {
-  std::mt19937 random(4);
-  std::normal_distribution<float> normal;
-  for (const int64_t count : {0, 1, 7, 8, 27, 1024}) {
-    const auto size = static_cast<size_t>(count);
-    std::vector<std::byte> golden_bytes(4 * size + 1);  // read from an odd address
-    std::vector<std::byte> mine_bytes(4 * size + 1);
-    std::vector<double> g(size), m(size), d(size);
-    for (size_t i = 0; i < size; ++i) {
-      const float golden = normal(random);
-      const float mine = golden + 1e-3f * normal(random);
-      std::memcpy(golden_bytes.data() + 1 + 4 * i, &golden, sizeof(golden));
-      std::memcpy(mine_bytes.data() + 1 + 4 * i, &mine, sizeof(mine));
-      g[i] = static_cast<double>(golden);
-      m[i] = static_cast<double>(mine);
-      d[i] = m[i] - g[i];
+/// Random elements of a type at an odd address, and what they are as doubles.
+struct Elements {
+  std::vector<std::byte> storage;
+  std::vector<double> values;
+
+  Elements(DType dtype, int64_t count, std::mt19937& random) {
+    std::normal_distribution<float> normal;
+    const size_t size = dtype == DType::Float32 ? 4 : 2;
+    storage.resize(1 + static_cast<size_t>(count) * size);
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      const auto bits = std::bit_cast<uint32_t>(normal(random));
+      // Any upper half is a bf16; as fp16 its exponents are all between 2^-15 and 2^1.
+      const uint32_t stored = dtype == DType::Float32 ? bits : bits >> 16;
+      std::memcpy(storage.data() + 1 + i * size, &stored, size);
+      const auto half = static_cast<uint16_t>(stored);
+      values.push_back(static_cast<double>(dtype == DType::Float32    ? std::bit_cast<float>(bits)
+                                           : dtype == DType::BFloat16 ? bfloat16_to_float(half)
+                                                                      : float16_to_float(half)));
     }
-    std::vector<double> read_g(size), read_m(size), read_d(size);
-    const PairSums read = read_float32_pairs(golden_bytes.data() + 1, mine_bytes.data() + 1, count,
-                                             read_g.data(), read_m.data(), read_d.data());
-    const PairSums sums = sum_pairs(MetricRules::Corrected, g.data(), m.data(), d.data(), count);
-    EXPECT_EQ(read_g, g);
-    EXPECT_EQ(read_m, m);
-    EXPECT_EQ(read_d, d);
-    EXPECT_EQ(read.count, count);
-    EXPECT_EQ(read.product, sums.product);
-    EXPECT_EQ(read.relative, sums.relative);
-    EXPECT_EQ(read.difference_squared, sums.difference_squared);
-    EXPECT_EQ(read.golden_max, sums.golden_max);
-    EXPECT_EQ(read.max_relative, sums.max_relative);
   }
+};
+
+TEST(PairSums, ReadingElementsGivesTheBitsOfSeparateSteps) {
+  std::mt19937 random(4);
+  constexpr DType kTypes[] = {DType::Float32, DType::BFloat16, DType::Float16};
+  int kernels = 0;
+  for (const DType golden_type : kTypes) {
+    for (const DType mine_type : kTypes) {
+      const ReadPairs read_pairs = pair_reader(golden_type, mine_type);
+      if (read_pairs == nullptr) continue;
+      ++kernels;
+      for (const int64_t count : {0, 1, 7, 8, 27, 1024}) {
+        const Elements golden(golden_type, count, random);
+        const Elements mine(mine_type, count, random);
+        std::vector<double> d(golden.values.size());
+        std::ranges::transform(mine.values, golden.values, d.begin(), std::minus<>());
+        std::vector<double> read_g(d.size()), read_m(d.size()), read_d(d.size());
+        const PairSums read = read_pairs({golden.storage.data() + 1, mine.storage.data() + 1, count,
+                                          read_g.data(), read_m.data(), read_d.data()});
+        const PairSums sums = sum_pairs(MetricRules::Corrected, golden.values.data(),
+                                        mine.values.data(), d.data(), count);
+        EXPECT_EQ(read_g, golden.values);
+        EXPECT_EQ(read_m, mine.values);
+        EXPECT_EQ(read_d, d);
+        EXPECT_EQ(read.count, count);
+        EXPECT_EQ(read.product, sums.product);
+        EXPECT_EQ(read.relative, sums.relative);
+        EXPECT_EQ(read.difference_squared, sums.difference_squared);
+        EXPECT_EQ(read.golden_max, sums.golden_max);
+        EXPECT_EQ(read.max_relative, sums.max_relative);
+      }
+    }
+  }
+  EXPECT_EQ(kernels, 7);  // two types of 16 bits against each other are read apart
 }
 
 TEST(KlDivergence, SurvivesMasksAndHugeValues) {

@@ -30,8 +30,15 @@ void add_to_side(BlockStats& side, double value) {
   }
 }
 
-bool is_plain_float32(const TensorView& view) {
-  return view.dtype == DType::Float32 && !view.negative && view.is_contiguous();
+/// Null where values are not read as they stand, one after the other.
+ReadPairs reader_of(const PairSource& source) {
+  const auto is_plain = [](const TensorView& view) {
+    return !view.negative && view.is_contiguous();
+  };
+  if (source.rules != MetricRules::Corrected || !is_plain(*source.golden) ||
+      !is_plain(*source.mine))
+    return nullptr;
+  return pair_reader(source.golden->dtype, source.mine->dtype);
 }
 
 /// Computes chunks, one after the other. About 64 KiB, for the stack of a thread.
@@ -91,15 +98,17 @@ class ChunkWorker {
   }
 
   PairSums read_and_sum(int64_t first, int64_t count) {
-    if (!is_plain_float32_) {
+    if (reader_ == nullptr) {
       read_block(source_, first, count, block_);
       return sum_block();
     }
-    const auto offset = static_cast<size_t>(first) * sizeof(float);
     block_.count = count;
-    return read_float32_pairs(source_.golden->contiguous_bytes().data() + offset,
-                              source_.mine->contiguous_bytes().data() + offset, count,
-                              block_.golden, block_.mine, block_.difference);
+    return reader_({bytes_at(*source_.golden, first), bytes_at(*source_.mine, first), count,
+                    block_.golden, block_.mine, block_.difference});
+  }
+
+  static const std::byte* bytes_at(const TensorView& view, int64_t element) {
+    return view.contiguous_bytes().data() + element * info(view.dtype).element_bits / 8;
   }
 
   /// A block without errors leaves no trace.
@@ -177,9 +186,7 @@ class ChunkWorker {
   const Cuts& cuts_;
   const bool kl_;
   const bool prefetches_ = source_.golden->is_contiguous() && source_.mine->is_contiguous();
-  const bool is_plain_float32_ = source_.rules == MetricRules::Corrected &&
-                                 is_plain_float32(*source_.golden) &&
-                                 is_plain_float32(*source_.mine);
+  const ReadPairs reader_ = reader_of(source_);
   ChunkResult result_;
   KlReducer row_;
   KlReducer whole_;
@@ -208,13 +215,9 @@ WorstPositions find_worst(const PairSource& source, const PairAccumulator& total
   const auto find = [&](BlockRange range, double PairErrors::* error, double largest) -> int64_t {
     if (range.count == 0) return -1;
     read_block(source, range.first, range.count, block);
-    for (int64_t i = 0; i < range.count; ++i) {
-      if (!std::isfinite(block.golden[i]) || !std::isfinite(block.mine[i])) continue;
-      const PairErrors errors =
-          errors_of(source.rules, block.golden[i], block.mine[i], block.difference[i]);
-      if (errors.*error == largest) return range.first + i;
-    }
-    return -1;
+    const int64_t found = find_error(
+        source.rules, {block.golden, block.mine, block.difference, range.count}, error, largest);
+    return found < 0 ? -1 : range.first + found;
   };
   return {find(total.worst.absolute, &PairErrors::absolute, total.sums.max_absolute),
           find(total.worst.relative, &PairErrors::relative, total.sums.max_relative)};

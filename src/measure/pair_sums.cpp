@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/simd.hpp"
+#include "tensor/widen.hpp"
 
 namespace assay::measure {
 namespace {
@@ -36,7 +37,7 @@ template <MetricRules kRules>
   return (f64x8)((u64x8)v & 0x7FFFFFFFFFFFFFFFu);
 }
 [[gnu::always_inline]] inline f64x8 lanes_to_float32(f64x8 v) {
-  return __builtin_convertvector(__builtin_convertvector(v, f32x8), f64x8);
+  return simd::to_doubles(__builtin_convertvector(v, f32x8));
 }
 
 struct Lanes {
@@ -44,6 +45,30 @@ struct Lanes {
   f64x8 mine;
   f64x8 difference;
 };
+
+struct LaneErrors {
+  f64x8 absolute;
+  f64x8 relative;
+};
+/// errors_by() of eight positions. `magnitude` and `safe_magnitude` are |golden| and that or the
+/// floor, whichever is more.
+template <MetricRules kRules>
+[[gnu::always_inline]] inline LaneErrors lane_errors(const Lanes& lanes, f64x8 magnitude,
+                                                     f64x8 safe_magnitude) {
+  const f64x8 floor = f64x8{} + kRelativeErrorFloor;
+  const f64x8 a = absolute_of(lanes.difference);
+  if constexpr (kRules == MetricRules::Corrected) {
+    return {a, a / safe_magnitude};
+  } else {
+    // The sign of m / g does not matter to |m / g - 1| once g is replaced by its magnitude and m
+    // by m sign(g).
+    const f64x8 signed_mine =
+        (f64x8)((u64x8)lanes.mine ^ ((u64x8)lanes.golden & 0x8000000000000000u));
+    const f64x8 error =
+        absolute_of(lanes_to_float32(lanes_to_float32(signed_mine / safe_magnitude) - 1.0));
+    return {magnitude > floor ? a : f64x8{}, magnitude > floor ? error : f64x8{}};
+  }
+}
 
 /// lanes_at(i)   gives values [i, i + 8); only the rest of less than eight is read from the arrays
 template <MetricRules kRules, typename LanesAt>
@@ -58,22 +83,11 @@ template <MetricRules kRules, typename LanesAt>
   const f64x8 floor = f64x8{} + kRelativeErrorFloor;
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    const auto [g, m, d] = lanes_at(i);
+    const Lanes lanes = lanes_at(i);
+    const auto [g, m, d] = lanes;
     const f64x8 magnitude = absolute_of(g);
     const f64x8 safe_magnitude = magnitude > floor ? magnitude : floor;
-    f64x8 a = absolute_of(d);
-    f64x8 r;
-    if constexpr (kRules == MetricRules::Corrected) {
-      r = a / safe_magnitude;
-    } else {
-      // The sign of m / g does not matter to |m / g - 1| once g is replaced by its magnitude and m
-      // by m sign(g).
-      const f64x8 signed_mine = (f64x8)((u64x8)m ^ ((u64x8)g & 0x8000000000000000u));
-      const f64x8 error =
-          absolute_of(lanes_to_float32(lanes_to_float32(signed_mine / safe_magnitude) - 1.0));
-      a = magnitude > floor ? a : f64x8{};
-      r = magnitude > floor ? error : f64x8{};
-    }
+    const auto [a, r] = lane_errors<kRules>(lanes, magnitude, safe_magnitude);
     sum_g += g;
     sum_m += m;
     sum_gg += g * g;
@@ -139,6 +153,44 @@ template <MetricRules kRules>
       });
 }
 
+template <MetricRules kRules>
+[[gnu::always_inline]] inline int64_t find_error_by(const PairValues& pairs,
+                                                    double PairErrors::* error, double largest) {
+  const f64x8 floor = f64x8{} + kRelativeErrorFloor;
+  const auto is_it = [&](int64_t i) {
+    const double golden = pairs.golden[i];
+    const double mine = pairs.mine[i];
+    return std::isfinite(golden) && std::isfinite(mine) &&
+           errors_by<kRules>(golden, mine, pairs.difference[i]).*error == largest;
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= pairs.count; i += kLanes) {
+    const Lanes lanes{load<f64x8>(pairs.golden + i), load<f64x8>(pairs.mine + i),
+                      load<f64x8>(pairs.difference + i)};
+    const f64x8 magnitude = absolute_of(lanes.golden);
+    const LaneErrors errors =
+        lane_errors<kRules>(lanes, magnitude, magnitude > floor ? magnitude : floor);
+    const f64x8 looked_at = error == &PairErrors::absolute ? errors.absolute : errors.relative;
+    if (add_lanes(looked_at == largest ? f64x8{} + 1.0 : f64x8{}) == 0) continue;
+    for (int64_t lane = i; lane < i + kLanes; ++lane) {
+      if (is_it(lane)) return lane;
+    }
+  }
+  for (; i < pairs.count; ++i) {
+    if (is_it(i)) return i;
+  }
+  return -1;
+}
+
+ASSAY_CLONES int64_t find_error_corrected(const PairValues& pairs, double PairErrors::* error,
+                                          double largest) {
+  return find_error_by<MetricRules::Corrected>(pairs, error, largest);
+}
+ASSAY_CLONES int64_t find_error_float32(const PairValues& pairs, double PairErrors::* error,
+                                        double largest) {
+  return find_error_by<MetricRules::Float32>(pairs, error, largest);
+}
+
 ASSAY_CLONES PairSums sum_pairs_corrected(const double* golden, const double* mine,
                                           const double* difference, int64_t count) {
   return sum_arrays<MetricRules::Corrected>(golden, mine, difference, count);
@@ -148,30 +200,53 @@ ASSAY_CLONES PairSums sum_pairs_float32(const double* golden, const double* mine
   return sum_arrays<MetricRules::Float32>(golden, mine, difference, count);
 }
 
-[[gnu::always_inline]] inline f64x8 widen_lanes(const std::byte* source) {
-  return __builtin_convertvector(load<f32x8>(source), f64x8);
-}
-
 /// Widening, subtraction and sums in one loop: the division of the sums hides the wait for memory.
-ASSAY_CLONES PairSums read_float32_and_sum(const std::byte* golden_source,
-                                           const std::byte* mine_source, int64_t count,
-                                           double* golden, double* mine, double* difference) {
+template <typename Golden, typename Mine>
+[[gnu::always_inline]] inline PairSums read_and_sum(const PairRead& read) {
+  // Copies: what is stored below could change what the reference names.
+  const auto [golden_bytes, mine_bytes, count, golden, mine, difference] = read;
   for (int64_t i = count / kLanes * kLanes; i < count; ++i) {
-    golden[i] = static_cast<double>(load<float>(golden_source + 4 * i));
-    mine[i] = static_cast<double>(load<float>(mine_source + 4 * i));
+    golden[i] = Golden::one(golden_bytes + i * Golden::kBytes);
+    mine[i] = Mine::one(mine_bytes + i * Mine::kBytes);
     difference[i] = mine[i] - golden[i];
   }
-  return sum_by<MetricRules::Corrected>(golden, mine, difference, count,
-                                        [=](int64_t i) __attribute__((always_inline)) {
-                                          Lanes lanes;
-                                          lanes.golden = widen_lanes(golden_source + 4 * i);
-                                          lanes.mine = widen_lanes(mine_source + 4 * i);
-                                          lanes.difference = lanes.mine - lanes.golden;
-                                          store(golden + i, lanes.golden);
-                                          store(mine + i, lanes.mine);
-                                          store(difference + i, lanes.difference);
-                                          return lanes;
-                                        });
+  return sum_by<MetricRules::Corrected>(
+      golden, mine, difference, count, [&](int64_t i) __attribute__((always_inline)) {
+        Lanes lanes;
+        lanes.golden = Golden::eight(golden_bytes + i * Golden::kBytes);
+        lanes.mine = Mine::eight(mine_bytes + i * Mine::kBytes);
+        lanes.difference = lanes.mine - lanes.golden;
+        store(golden + i, lanes.golden);
+        store(mine + i, lanes.mine);
+        store(difference + i, lanes.difference);
+        return lanes;
+      });
+}
+
+using simd::BFloat16Elements;
+using simd::Float16Elements;
+using simd::Float32Elements;
+
+ASSAY_CLONES PairSums read_float32(const PairRead& read) {
+  return read_and_sum<Float32Elements, Float32Elements>(read);
+}
+ASSAY_CLONES PairSums read_bfloat16(const PairRead& read) {
+  return read_and_sum<BFloat16Elements, BFloat16Elements>(read);
+}
+ASSAY_CLONES PairSums read_float16(const PairRead& read) {
+  return read_and_sum<Float16Elements, Float16Elements>(read);
+}
+ASSAY_CLONES PairSums read_float32_and_bfloat16(const PairRead& read) {
+  return read_and_sum<Float32Elements, BFloat16Elements>(read);
+}
+ASSAY_CLONES PairSums read_float32_and_float16(const PairRead& read) {
+  return read_and_sum<Float32Elements, Float16Elements>(read);
+}
+ASSAY_CLONES PairSums read_bfloat16_and_float32(const PairRead& read) {
+  return read_and_sum<BFloat16Elements, Float32Elements>(read);
+}
+ASSAY_CLONES PairSums read_float16_and_float32(const PairRead& read) {
+  return read_and_sum<Float16Elements, Float32Elements>(read);
 }
 
 ASSAY_CLONES void subtract_lanes(const double* golden, const double* mine, int64_t count,
@@ -192,10 +267,10 @@ ASSAY_CLONES void round_lanes(double* values, int64_t count) {
 
 }  // namespace
 
-PairErrors errors_of(MetricRules rules, double golden, double mine, double difference) {
-  return rules == MetricRules::Float32
-             ? errors_by<MetricRules::Float32>(golden, mine, difference)
-             : errors_by<MetricRules::Corrected>(golden, mine, difference);
+int64_t find_error(MetricRules rules, const PairValues& pairs, double PairErrors::* error,
+                   double largest) {
+  return rules == MetricRules::Float32 ? find_error_float32(pairs, error, largest)
+                                       : find_error_corrected(pairs, error, largest);
 }
 
 PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
@@ -227,9 +302,25 @@ double distance_of(double golden_squared, double difference_squared) {
   return std::sqrt(difference_squared) / std::sqrt(golden_squared);  // +inf when golden is all zero
 }
 
-PairSums read_float32_pairs(const std::byte* golden_bytes, const std::byte* mine_bytes,
-                            int64_t count, double* golden, double* mine, double* difference) {
-  return read_float32_and_sum(golden_bytes, mine_bytes, count, golden, mine, difference);
+ReadPairs pair_reader(DType golden, DType mine) {
+  struct Kernel {
+    DType golden;
+    DType mine;
+    ReadPairs read;
+  };
+  constexpr Kernel kKernels[] = {
+      {DType::Float32, DType::Float32, read_float32},
+      {DType::BFloat16, DType::BFloat16, read_bfloat16},
+      {DType::Float16, DType::Float16, read_float16},
+      {DType::Float32, DType::BFloat16, read_float32_and_bfloat16},
+      {DType::Float32, DType::Float16, read_float32_and_float16},
+      {DType::BFloat16, DType::Float32, read_bfloat16_and_float32},
+      {DType::Float16, DType::Float32, read_float16_and_float32},
+  };
+  for (const Kernel& kernel : kKernels) {
+    if (kernel.golden == golden && kernel.mine == mine) return kernel.read;
+  }
+  return nullptr;
 }
 
 void subtract(const double* golden, const double* mine, int64_t count, double* out) {

@@ -63,26 +63,40 @@ struct PairSums {
   return static_cast<double>(static_cast<float>(value));
 }
 
+/// Both errors of one position. Under Float32 every operation is rounded to float32: the double
+/// result of +, -, / of two floats, rounded again, is the float32 result.
 struct PairErrors {
   double absolute;
   double relative;
 };
-
-/// Both errors of one position. Under Float32 every operation is rounded to float32: the double
-/// result of +, -, / of two floats, rounded again, is the float32 result.
-[[nodiscard]] PairErrors errors_of(MetricRules rules, double golden, double mine,
-                                   double difference);
+struct PairValues {
+  const double* golden;
+  const double* mine;
+  const double* difference;
+  int64_t count;
+};
+/// The first position, finite on both sides, of which this error is `largest`; -1: none.
+[[nodiscard]] int64_t find_error(MetricRules rules, const PairValues& pairs,
+                                 double PairErrors::* error, double largest);
 
 /// difference   mine - golden, as the rules round it
 [[nodiscard]] PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
                                  const double* difference, int64_t count);
 
-/// Sums under MetricRules::Corrected of `count` float32 values of each side, of any alignment,
-/// which are stored as doubles with their differences on the way. Same bits as widening, subtract()
-/// and sum_pairs().
-[[nodiscard]] PairSums read_float32_pairs(const std::byte* golden_bytes,
-                                          const std::byte* mine_bytes, int64_t count,
-                                          double* golden, double* mine, double* difference);
+/// Bytes of a pair, of any alignment, and the arrays that its values are stored in.
+struct PairRead {
+  const std::byte* golden_bytes;
+  const std::byte* mine_bytes;
+  int64_t count;
+  double* golden;
+  double* mine;
+  double* difference;
+};
+/// Sums under MetricRules::Corrected of elements that are stored as doubles on the way, with their
+/// differences. Same bits as widening, subtract() and sum_pairs().
+using ReadPairs = PairSums (*)(const PairRead&);
+/// The kernel for two types of elements; null when there is none.
+[[nodiscard]] ReadPairs pair_reader(DType golden, DType mine);
 
 /// out = mine - golden
 void subtract(const double* golden, const double* mine, int64_t count, double* out);

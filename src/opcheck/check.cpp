@@ -447,14 +447,12 @@ class Results {
 
   /// nothing   the case was given up
   void add(size_t number, std::optional<CaseResult> result) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     is_complete_ &= result.has_value();
     results_[number] = std::move(result);
     ++done_;
-    for (; reported_ < results_.size() && results_[reported_]; ++reported_) {
-      if (options_.finished) options_.finished(*results_[reported_]);
-    }
     if (options_.progress) options_.progress(done_, results_.size());
+    report(&lock);
   }
   [[nodiscard]] bool is_complete() const { return is_complete_; }
   [[nodiscard]] std::vector<CaseResult> take() {
@@ -466,9 +464,24 @@ class Results {
   }
 
  private:
+  /// Reports what is next. A report takes as long as a small case, so others do not wait for it:
+  /// what they add meanwhile is reported by the thread that is at it.
+  void report(std::unique_lock<std::mutex>* lock) {
+    if (is_reporting_ || !options_.finished) return;
+    is_reporting_ = true;
+    for (; reported_ < results_.size() && results_[reported_]; ++reported_) {
+      const CaseResult& next = *results_[reported_];  // stays as it is from now on
+      lock->unlock();
+      options_.finished(next);
+      lock->lock();
+    }
+    is_reporting_ = false;
+  }
+
   const CheckOptions& options_;
   std::mutex mutex_;
   std::vector<std::optional<CaseResult>> results_;
+  bool is_reporting_ = false;
   size_t reported_ = 0;
   size_t done_ = 0;
   bool is_complete_ = true;

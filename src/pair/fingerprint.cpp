@@ -20,13 +20,9 @@ namespace assay::pair {
 namespace {
 
 using simd::add_lanes;
-using simd::f32x16;
-using simd::f32x8;
 using simd::f64x8;
 using simd::load;
 using simd::store;
-using simd::u16x16;
-using simd::u32x16;
 using simd::u64x8;
 
 constexpr int64_t kBlock = 2048;  // values for which one 64-bit hash a sketch entry lasts
@@ -87,41 +83,16 @@ struct LoadFloat64 {
   }
 };
 
-struct LoadFloat32 {
-  static constexpr int64_t kSize = 4;
+template <typename Elements>
+struct LoadFloats {
+  static constexpr int64_t kSize = Elements::kBytes;
   [[gnu::always_inline]] static void load32(const std::byte* source, f64x8* out) {
-    for (int j = 0; j < 4; ++j) {
-      out[j] = __builtin_convertvector(load<f32x8>(source + 32 * j), f64x8);
-    }
+    for (int j = 0; j < 4; ++j) out[j] = Elements::eight(source + 8 * kSize * j);
   }
 };
-
-[[gnu::always_inline]] inline void widen_halves(f32x16 values, f64x8* out) {
-  f32x8 halves[2];
-  std::memcpy(halves, &values, sizeof(values));
-  out[0] = __builtin_convertvector(halves[0], f64x8);
-  out[1] = __builtin_convertvector(halves[1], f64x8);
-}
-
-struct LoadBFloat16 {
-  static constexpr int64_t kSize = 2;
-  [[gnu::always_inline]] static void load32(const std::byte* source, f64x8* out) {
-    for (int j = 0; j < 2; ++j) {
-      const u16x16 bits = load<u16x16>(source + 32 * j);
-      widen_halves((f32x16)(__builtin_convertvector(bits, u32x16) << 16), out + 2 * j);
-    }
-  }
-};
-
-struct LoadFloat16 {
-  static constexpr int64_t kSize = 2;
-  [[gnu::always_inline]] static void load32(const std::byte* source, f64x8* out) {
-    for (int j = 0; j < 2; ++j) {
-      const u16x16 bits = load<u16x16>(source + 32 * j);
-      widen_halves(simd::widen_float16(__builtin_convertvector(bits, u32x16)), out + 2 * j);
-    }
-  }
-};
+using LoadFloat32 = LoadFloats<simd::Float32Elements>;
+using LoadBFloat16 = LoadFloats<simd::BFloat16Elements>;
+using LoadFloat16 = LoadFloats<simd::Float16Elements>;
 
 /// One block of 2048 values, all finite for a result that means something. Every loader gives the
 /// same bits for the same values.

@@ -158,6 +158,7 @@ struct OpcheckWriter::State {
   OpcheckFileOptions files;
   OpcheckTable table;
   std::vector<LiveFile> live = {};
+  Table rows = {};     // of the case that was added last
   bool spare = false;  // the only live file was not asked for and goes when the others are written
   size_t added = 0;    // cases in the live files
 
@@ -171,7 +172,8 @@ struct OpcheckWriter::State {
   }
 
   Status add(const opcheck::CaseResult& result) {
-    Table rows{kSheet, table.columns(), {}};
+    if (rows.columns.empty()) rows = {kSheet, table.columns(), {}};
+    rows.rows = {};
     append_case(result, table, &rows);
     for (LiveFile& file : live) ASSAY_TRY_STATUS(file.append(rows));
     ++added;

@@ -80,6 +80,11 @@ constexpr size_t kRowsTogether = 256;
 /// Texts of the rows of a table, in their order; a few threads make some of them at a time.
 Status write_rows(const TableRows& rows, const ByteSink& sink,
                   const std::function<void(const Cells& cells, std::string* out)>& append) {
+  if (rows.size() <= kRowsTogether) {
+    std::string text;
+    for (size_t row = 0; row < rows.size(); ++row) append(rows[row], &text);
+    return text.empty() ? Status() : sink(as_bytes(text));
+  }
   const unsigned jobs = resolve_job_count(0);
   const size_t chunks = (rows.size() + kRowsTogether - 1) / kRowsTogether;
   std::vector<std::string> texts(std::min<size_t>(chunks, size_t{4} * jobs));
@@ -136,11 +141,16 @@ std::string jsonl_text(const Table& table, bool with_name) {
 }
 
 Status write_jsonl(const Table& table, bool with_name, const ByteSink& sink) {
+  const std::string name = "\"level\": " + json_quote(table.name);
+  std::vector<std::string> keys;
+  for (const std::string& column : table.columns) keys.push_back(json_quote(column) + ": ");
   return write_rows(table.rows, sink, [&](const Cells& cells, std::string* to) {
     std::string& out = *to;
-    out += with_name ? "{\"level\": " + json_quote(table.name) : "{";
+    out += '{';
+    if (with_name) out += name;
     for (size_t i = 0; i < cells.size(); ++i) {
-      out += (i == 0 && !with_name ? "" : ", ") + json_quote(table.columns[i]) + ": ";
+      if (i > 0 || with_name) out += ", ";
+      out += keys[i];
       switch (cells[i].kind) {
         case Cell::Kind::Empty:
           out += "null";

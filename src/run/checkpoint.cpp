@@ -38,7 +38,7 @@ struct Listing {
 };
 
 Result<Listing> list_weight_files(const std::string& folder) {
-  ASSAY_TRY(const std::vector<FolderEntry> entries, list_folder(folder, real_path(folder)));
+  ASSAY_TRY(const FolderEntries entries, list_folder(folder, real_path(folder)));
   Listing out;
   for (const FolderEntry& entry : entries) {
     if (!is_file(entry.path)) continue;

@@ -77,6 +77,13 @@ size_t count_common(const Modules& golden, const Rename& of_golden, const Module
   return common.size();
 }
 
+/// The same where neither was renamed.
+size_t count_common(const Modules& golden, const Modules& mine) {
+  return static_cast<size_t>(std::ranges::count_if(mine, [&](const auto& module) {
+    return is_module_of_type(golden, module.first, module.second);
+  }));
+}
+
 std::string as_it_is(std::string_view path) { return std::string(path); }
 
 // ---- wrappers ----
@@ -179,14 +186,19 @@ class Unwrapping {
 void see_through_wrappers(Run* golden, Run* mine, std::vector<std::string>* notes) {
   const Modules of_golden = modules_of(*golden);
   const Modules of_mine = modules_of(*mine);
-  const auto count = [&](bool unwrap_golden, bool unwrap_mine) {
-    return count_common(of_golden, unwrap_golden ? Rename(without_wrappers) : Rename(as_it_is),
-                        of_mine, unwrap_mine ? Rename(without_wrappers) : Rename(as_it_is));
+  const auto has_wrappers = [](const Modules& modules) {
+    return std::ranges::any_of(
+        modules, [](const auto& module) { return without_wrappers(module.first) != module.first; });
   };
-  size_t best = count(false, false);
+  const std::pair<bool, bool> possible{has_wrappers(of_golden), has_wrappers(of_mine)};
+  size_t best = count_common(of_golden, of_mine);
   std::pair<bool, bool> chosen{false, false};
   for (const auto& way : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
-    if (const size_t common = count(way.first, way.second); common > best) {
+    if (way.first > possible.first || way.second > possible.second) continue;
+    const size_t common =
+        count_common(of_golden, way.first ? Rename(without_wrappers) : Rename(as_it_is), of_mine,
+                     way.second ? Rename(without_wrappers) : Rename(as_it_is));
+    if (common > best) {
       best = common;
       chosen = way;
     }
@@ -236,7 +248,7 @@ std::string without_prefix(const std::string& prefix, std::string_view path) {
 void see_through_prefix(Run* golden, Run* mine, std::vector<std::string>* notes) {
   const Modules of_golden = modules_of(*golden);
   const Modules of_mine = modules_of(*mine);
-  const size_t common = count_common(of_golden, as_it_is, of_mine, as_it_is);
+  const size_t common = count_common(of_golden, of_mine);
   // Equal names but for the outermost: nothing to gain.
   if (2 * common >= std::min(of_golden.size(), of_mine.size())) return;
   for (const auto& [shorter, longer, run, side] :
@@ -385,9 +397,9 @@ std::string shown(const std::string& model) {
 /// Models of mine that golden has take the golden name; the others keep theirs, or are numbered
 /// when it is taken.
 void name_models_alike(const Run& golden, Run* mine, std::vector<std::string>* notes) {
+  if (model_names(golden).size() + model_names(*mine).size() < 3) return;
   const Models of_golden(golden);
   const Models of_mine(*mine);
-  if (of_golden.list().size() + of_mine.list().size() < 3) return;
   const std::map<size_t, size_t> golden_of = pair_models(of_golden.list(), of_mine.list());
   std::set<std::string> taken;
   for (const Model& model : of_golden.list()) taken.insert(model.name);

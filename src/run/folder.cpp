@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -87,7 +88,7 @@ FolderEntry::Kind kind_of(FileFacts::Kind kind) {
   return FolderEntry::Kind::Unusable;
 }
 
-Result<std::vector<FolderEntry>> list_elsewhere(FileSource* source, const std::string& path) {
+Result<FolderEntries> list_elsewhere(FileSource* source, const std::string& path) {
   ASSAY_TRY(std::vector<ListedFile> listed, source->list(path));
   std::vector<FolderEntry> entries;
   entries.reserve(listed.size());
@@ -100,7 +101,7 @@ Result<std::vector<FolderEntry>> list_elsewhere(FileSource* source, const std::s
     entries.push_back(std::move(entry));
   }
   sort_naturally(&entries);
-  return entries;
+  return FolderEntries(std::move(entries));
 }
 
 bool is_kind(const std::string& path, FileFacts::Kind kind) {
@@ -112,7 +113,7 @@ bool is_kind(const std::string& path, FileFacts::Kind kind) {
 
 namespace {
 
-Result<std::vector<FolderEntry>> list_here(const std::string& path, const std::string& boundary) {
+Result<FolderEntries> list_here(const std::string& path, const std::string& boundary) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), &::closedir);
   if (!folder) return fail(errno_error(errno, "list folder", path));
   std::vector<FolderEntry> entries;
@@ -130,20 +131,26 @@ Result<std::vector<FolderEntry>> list_here(const std::string& path, const std::s
   }
   if (errno != 0) return fail(errno_error(errno, "list folder", path));
   sort_naturally(&entries);
-  return entries;
+  return FolderEntries(std::move(entries));
 }
 
 /// Folders that were listed in a scope.
 struct KnownFolders {
-  std::map<std::pair<std::string, std::string>, std::vector<FolderEntry>>
-      entries;       // path, boundary
-  size_t count = 0;  // of all entries
+  std::map<std::pair<std::string, std::string>, FolderEntries> entries;  // path, boundary
+  size_t count = 0;                                                      // of all entries
 };
 constexpr size_t kMostKnownEntries = size_t{1} << 18;
 
 thread_local std::unique_ptr<KnownFolders> known_folders;
 
 }  // namespace
+
+std::vector<FolderEntry> FolderEntries::folders() const {
+  std::vector<FolderEntry> found;
+  std::copy_if(begin(), end(), std::back_inserter(found),
+               [](const FolderEntry& entry) { return entry.kind == FolderEntry::Kind::Folder; });
+  return found;
+}
 
 ListingScope::ListingScope() : is_outer_(known_folders == nullptr) {
   if (is_outer_) known_folders = std::make_unique<KnownFolders>();
@@ -152,13 +159,13 @@ ListingScope::~ListingScope() {
   if (is_outer_) known_folders.reset();
 }
 
-Result<std::vector<FolderEntry>> list_folder(const std::string& path, const std::string& boundary) {
+Result<FolderEntries> list_folder(const std::string& path, const std::string& boundary) {
   if (const auto source = file_source(path)) return list_elsewhere(source.get(), path);
   KnownFolders* known = known_folders.get();
   if (known == nullptr) return list_here(path, boundary);
   if (const auto found = known->entries.find({path, boundary}); found != known->entries.end())
     return found->second;
-  ASSAY_TRY(std::vector<FolderEntry> entries, list_here(path, boundary));
+  ASSAY_TRY(FolderEntries entries, list_here(path, boundary));
   known->count += entries.size();
   if (known->count <= kMostKnownEntries) known->entries[{path, boundary}] = entries;
   return entries;

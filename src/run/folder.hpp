@@ -2,7 +2,9 @@
 // Listing folders that somebody else wrote: in a fixed order, and without leaving the run through a
 // link.
 #pragma once
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -18,13 +20,30 @@ struct FolderEntry {
   std::string problem;  // of an Unusable entry: broken link, link that leaves the run, pipe, device
 };
 
+/// Entries of a folder. Copies share them: ten readers of layouts look at each folder.
+class FolderEntries {
+ public:
+  FolderEntries() = default;
+  explicit FolderEntries(std::vector<FolderEntry> entries)
+      : entries_(std::make_shared<const std::vector<FolderEntry>>(std::move(entries))) {}
+
+  [[nodiscard]] const FolderEntry* begin() const { return entries_ ? entries_->data() : nullptr; }
+  [[nodiscard]] const FolderEntry* end() const { return begin() + size(); }
+  [[nodiscard]] size_t size() const { return entries_ ? entries_->size() : 0; }
+  [[nodiscard]] bool empty() const { return size() == 0; }
+  [[nodiscard]] std::vector<FolderEntry> folders() const;
+
+ private:
+  std::shared_ptr<const std::vector<FolderEntry>> entries_;
+};
+
 /// The entries of a folder in natural order, without "." and "..".
 ///
 /// boundary   real path of the folder that links may not leave (real_path()); empty: every link is
 ///            refused
 /// errors     NotFound | Permission | Io
-[[nodiscard]] Result<std::vector<FolderEntry>> list_folder(const std::string& path,
-                                                           const std::string& boundary);
+[[nodiscard]] Result<FolderEntries> list_folder(const std::string& path,
+                                                const std::string& boundary);
 
 /// While it lives, list_folder() reads each folder once for this thread: readers of layouts look at
 /// the same folders one after the other.

@@ -25,7 +25,7 @@ class RankFiles {
   RankFiles(const std::string& folder, const std::string& boundary, const Manifest& manifest,
             const RecordsFacts& records, Run* run)
       : folder_(folder), manifest_(manifest), records_(records), run_(run) {
-    if (Result<std::vector<FolderEntry>> entries = list_folder(folder, boundary))
+    if (Result<FolderEntries> entries = list_folder(folder, boundary))
       entries_ = *std::move(entries);
   }
 
@@ -140,7 +140,7 @@ class RankFiles {
   const Manifest& manifest_;
   const RecordsFacts& records_;
   Run* run_;
-  std::vector<FolderEntry> entries_;
+  FolderEntries entries_;
 };
 
 StepFileHead head_of(std::string_view bytes, uint64_t file_bytes) {

@@ -34,12 +34,12 @@ constexpr size_t kPiecesAtOnce = 4;              // a thread
 class StepFiles {
  public:
   StepFiles(const std::string& folder, const std::string& boundary, Run* run) : folder_(folder) {
-    Result<std::vector<FolderEntry>> entries = list_folder(folder, boundary);
+    Result<FolderEntries> entries = list_folder(folder, boundary);
     if (!entries) {
       run->warnings.push_back(entries.error().describe());
       return;
     }
-    for (FolderEntry& entry : *entries) {
+    for (const FolderEntry& entry : *entries) {
       const bool is_unfinished =
           entry.name.find(".tmp") != std::string::npos && !entry.name.starts_with(kIndexFile);
       if (is_unfinished) run->coverage.complete = false;
@@ -50,7 +50,7 @@ class StepFiles {
       } else {
         state.problem = entry.kind == FolderEntry::Kind::Folder ? "is a folder" : entry.problem;
       }
-      files_.emplace(std::move(entry.name), std::move(state));
+      files_.emplace(entry.name, std::move(state));
     }
   }
 

@@ -12,14 +12,8 @@
 namespace assay {
 namespace {
 
-using simd::f32x16;
-using simd::f32x8;
-using simd::f64x8;
-using simd::i32x16;
 using simd::load;
 using simd::store;
-using simd::u16x16;
-using simd::u32x16;
 
 // ---- Runs: a strided view as a sequence of equally spaced elements ------------------------------
 
@@ -83,39 +77,22 @@ void for_each_run(const TensorView& view, int64_t first, int64_t count, Run run)
 
 // ---- Widening of contiguous elements ------------------------------------------------------------
 
+template <typename Elements>
+[[gnu::always_inline]] inline void widen_contiguous(const std::byte* source, int64_t count,
+                                                    double* out) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) store(out + i, Elements::eight(source + i * Elements::kBytes));
+  for (; i < count; ++i) out[i] = Elements::one(source + i * Elements::kBytes);
+}
+
 ASSAY_CLONES void widen_float32(const std::byte* source, int64_t count, double* out) {
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    store(out + i, __builtin_convertvector(load<f32x8>(source + i * 4), f64x8));
-  }
-  for (; i < count; ++i) out[i] = static_cast<double>(load<float>(source + i * 4));
+  widen_contiguous<simd::Float32Elements>(source, count, out);
 }
-
-[[gnu::always_inline]] inline void store_widened(double* out, f32x16 values) {
-  f32x8 halves[2];
-  std::memcpy(halves, &values, sizeof(values));
-  store(out, __builtin_convertvector(halves[0], f64x8));
-  store(out + 8, __builtin_convertvector(halves[1], f64x8));
-}
-
 ASSAY_CLONES void widen_bfloat16(const std::byte* source, int64_t count, double* out) {
-  int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    const u32x16 bits = __builtin_convertvector(load<u16x16>(source + i * 2), u32x16) << 16;
-    store_widened(out + i, (f32x16)bits);
-  }
-  for (; i < count; ++i)
-    out[i] = static_cast<double>(bfloat16_to_float(load<uint16_t>(source + i * 2)));
+  widen_contiguous<simd::BFloat16Elements>(source, count, out);
 }
-
 ASSAY_CLONES void widen_float16(const std::byte* source, int64_t count, double* out) {
-  int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    const u32x16 bits = __builtin_convertvector(load<u16x16>(source + i * 2), u32x16);
-    store_widened(out + i, simd::widen_float16(bits));
-  }
-  for (; i < count; ++i)
-    out[i] = static_cast<double>(float16_to_float(load<uint16_t>(source + i * 2)));
+  widen_contiguous<simd::Float16Elements>(source, count, out);
 }
 
 /// Widening of elements that are `stride` elements apart; T is the storage type, widen(T) the

@@ -274,8 +274,7 @@ class GeTreeRun {
     for (const TensorRecord* record : records) ranks.insert(record->rank);
     for (const auto& [folder, rank] : folders) {
       if (!ranks.contains(rank)) continue;
-      ASSAY_TRY(const std::vector<run::FolderEntry> entries,
-                run::list_folder(folder, run::real_path(folder)));
+      ASSAY_TRY(const run::FolderEntries entries, run::list_folder(folder, run::real_path(folder)));
       for (const run::FolderEntry& entry : entries) {
         const bool is_text = entry.name.starts_with("dynamo_") || entry.name == "graphs.json";
         if (!is_text || entry.kind != run::FolderEntry::Kind::File) continue;

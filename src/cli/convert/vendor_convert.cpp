@@ -245,9 +245,8 @@ int convert_dumps(const DumpsRequest& request) {
                   conversion.error().describe());
   }
   if (sources->empty()) {
-    const bool is_empty =
-        run::is_folder(request.dump) &&
-        run::list_folder(request.dump, "").value_or(std::vector<run::FolderEntry>()).empty();
+    const bool is_empty = run::is_folder(request.dump) &&
+                          run::list_folder(request.dump, "").value_or(run::FolderEntries()).empty();
     return refuse(is_empty ? ConvertCode::InvalidParameter : ConvertCode::NoDumpFile,
                   request.dump + ": holds no dump files");
   }

@@ -121,8 +121,7 @@ std::string csv_of(const std::vector<LogitsRow>& rows) {
 
 /// The .pth files of a folder by name, each with what makes it unusable.
 Result<std::map<std::string, std::string>> logits_files(const std::string& folder) {
-  ASSAY_TRY(const std::vector<run::FolderEntry> entries,
-            run::list_folder(folder, run::real_path(folder)));
+  ASSAY_TRY(const run::FolderEntries entries, run::list_folder(folder, run::real_path(folder)));
   std::map<std::string, std::string> files;
   for (const run::FolderEntry& entry : entries) {
     if (entry.name.ends_with(".pth") && entry.kind != run::FolderEntry::Kind::Folder)

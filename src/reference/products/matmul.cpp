@@ -19,15 +19,11 @@
 namespace assay::reference {
 namespace {
 
-using simd::f32x16;
-using simd::f32x8;
 using simd::f64x8;
 using simd::i32x16;
 using simd::i32x8;
 using simd::load;
 using simd::store;
-using simd::u16x16;
-using simd::u32x16;
 typedef int8_t i8x16 __attribute__((vector_size(16)));
 
 // Sizes are fixed, so that a result has the same bits whatever the number of threads.
@@ -45,30 +41,16 @@ constexpr int64_t kMinBlockRows = 64;
 struct Values {
   f64x8 low, high;
 };
-[[gnu::always_inline]] inline Values halves(f32x16 values) {
-  f32x8 parts[2];
-  std::memcpy(parts, &values, sizeof(values));
-  return {__builtin_convertvector(parts[0], f64x8), __builtin_convertvector(parts[1], f64x8)};
-}
-
-struct LoadFloat16 {
-  static constexpr int64_t kBytes = 2;
+template <typename Elements>
+struct LoadFloats {
+  static constexpr int64_t kBytes = Elements::kBytes;
   [[gnu::always_inline]] static inline Values at(const std::byte* source) {
-    return halves(simd::widen_float16(__builtin_convertvector(simd::load<u16x16>(source), u32x16)));
+    return {Elements::eight(source), Elements::eight(source + 8 * kBytes)};
   }
 };
-struct LoadBFloat16 {
-  static constexpr int64_t kBytes = 2;
-  [[gnu::always_inline]] static inline Values at(const std::byte* source) {
-    return halves((f32x16)(__builtin_convertvector(simd::load<u16x16>(source), u32x16) << 16));
-  }
-};
-struct LoadFloat32 {
-  static constexpr int64_t kBytes = 4;
-  [[gnu::always_inline]] static inline Values at(const std::byte* source) {
-    return halves(simd::load<f32x16>(source));
-  }
-};
+using LoadFloat16 = LoadFloats<simd::Float16Elements>;
+using LoadBFloat16 = LoadFloats<simd::BFloat16Elements>;
+using LoadFloat32 = LoadFloats<simd::Float32Elements>;
 struct LoadFloat64 {
   static constexpr int64_t kBytes = 8;
   [[gnu::always_inline]] static inline Values at(const std::byte* source) {

@@ -52,8 +52,8 @@ class Reader {
   }
 
  private:
-  std::vector<FolderEntry> list(const std::string& path) {
-    Result<std::vector<FolderEntry>> entries = list_folder(path, location_.boundary);
+  FolderEntries list(const std::string& path) {
+    Result<FolderEntries> entries = list_folder(path, location_.boundary);
     if (entries) return *std::move(entries);
     run_->warnings.push_back(entries.error().describe());
     return {};
@@ -201,9 +201,9 @@ class Reader {
   void read_step(const std::string& name, const std::string& path, AtbNodes recorded) {
     std::string statistics;
     std::vector<FolderEntry> folders;
-    for (FolderEntry& entry : list(path)) {
+    for (const FolderEntry& entry : list(path)) {
       if (entry.kind == FolderEntry::Kind::Folder) {
-        folders.push_back(std::move(entry));
+        folders.push_back(entry);
       } else if (entry.name == "statistic.csv" && entry.kind == FolderEntry::Kind::File) {
         statistics = entry.path;
       } else if (entry.kind == FolderEntry::Kind::Unusable) {

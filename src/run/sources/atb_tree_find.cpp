@@ -15,22 +15,17 @@ namespace {
 
 using Found = std::optional<Result<AtbLocation>>;
 
-std::vector<FolderEntry> entries_of(const std::string& path) {
-  Result<std::vector<FolderEntry>> entries = list_folder(path, real_path(path));
-  return entries ? *std::move(entries) : std::vector<FolderEntry>();
+FolderEntries entries_of(const std::string& path) {
+  Result<FolderEntries> entries = list_folder(path, real_path(path));
+  return entries ? *std::move(entries) : FolderEntries();
 }
 
-std::vector<FolderEntry> folders_in(const std::string& path) {
-  std::vector<FolderEntry> entries = entries_of(path);
-  std::erase_if(entries,
-                [](const FolderEntry& entry) { return entry.kind != FolderEntry::Kind::Folder; });
-  return entries;
-}
+std::vector<FolderEntry> folders_in(const std::string& path) { return entries_of(path).folders(); }
 
 /// {id}_{operation}: holds tensors, parameters or operations inside it.
 bool looks_like_node(const FolderEntry& folder) {
   if (folder.kind != FolderEntry::Kind::Folder || !parse_atb_node_folder(folder.name)) return false;
-  const std::vector<FolderEntry> entries = entries_of(folder.path);
+  const FolderEntries entries = entries_of(folder.path);
   return std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
     return entry.name == "before" || entry.name == "after" || entry.name == "op_param.json" ||
            parse_atb_node_folder(entry.name);
@@ -39,7 +34,7 @@ bool looks_like_node(const FolderEntry& folder) {
 
 /// {run count}: holds operations, or msprobe's table of them.
 bool looks_like_step(const std::string& path) {
-  const std::vector<FolderEntry> entries = entries_of(path);
+  const FolderEntries entries = entries_of(path);
   return std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
     return entry.name == "statistic.csv" || looks_like_node(entry);
   });

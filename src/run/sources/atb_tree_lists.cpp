@@ -27,9 +27,9 @@ namespace {
 
 constexpr size_t kStatisticColumns = 15;
 
-std::vector<FolderEntry> entries_in(const std::string& path) {
-  Result<std::vector<FolderEntry>> entries = list_folder(path, real_path(path));
-  return entries ? *std::move(entries) : std::vector<FolderEntry>();
+FolderEntries entries_in(const std::string& path) {
+  Result<FolderEntries> entries = list_folder(path, real_path(path));
+  return entries ? *std::move(entries) : FolderEntries();
 }
 
 /// The whole file; a warning when it exists and cannot be read.
@@ -172,9 +172,9 @@ std::vector<FolderEntry> topology_files(const AtbLocation& location, const AtbPr
   std::vector<FolderEntry> files;
   for (const std::string& lists : location.list_folders) {
     for (const std::string& name : {pid, std::to_string(process.device) + "_" + pid}) {
-      for (FolderEntry& entry : entries_in(join_path(join_path(lists, kind), name))) {
+      for (const FolderEntry& entry : entries_in(join_path(join_path(lists, kind), name))) {
         if (entry.kind == FolderEntry::Kind::File && entry.name.ends_with(".json"))
-          files.push_back(std::move(entry));
+          files.push_back(entry);
       }
     }
   }
@@ -407,7 +407,7 @@ void read_atb_coverage(const std::string& root, Run* run) {
     }
   }
   std::set<int64_t> told;  // processes with a summary
-  const std::vector<FolderEntry> entries = entries_in(root);
+  const FolderEntries entries = entries_in(root);
   for (const FolderEntry& entry : entries) {
     if (entry.kind != FolderEntry::Kind::File || !entry.name.starts_with("probe_summary_") ||
         !entry.name.ends_with(".json"))

@@ -59,8 +59,8 @@ class NodeReader {
   }
 
  private:
-  std::vector<FolderEntry> list(const std::string& path) {
-    Result<std::vector<FolderEntry>> entries = list_folder(path, step_.boundary);
+  FolderEntries list(const std::string& path) {
+    Result<FolderEntries> entries = list_folder(path, step_.boundary);
     if (entries) return *std::move(entries);
     nodes_.warnings.push_back(entries.error().describe());
     return {};
@@ -71,13 +71,13 @@ class NodeReader {
     const std::string ids = atb_ids_of_node(node);
     std::vector<FolderEntry> children;
     std::string parameters;
-    for (FolderEntry& entry : list(path)) {
+    for (const FolderEntry& entry : list(path)) {
       if (entry.kind == FolderEntry::Kind::Folder && entry.name == "before") {
         read_files(entry.path, Moment::Before, node, ids);
       } else if (entry.kind == FolderEntry::Kind::Folder && entry.name == "after") {
         read_files(entry.path, Moment::After, node, ids);
       } else if (entry.kind == FolderEntry::Kind::Folder) {
-        children.push_back(std::move(entry));
+        children.push_back(entry);
       } else if (entry.name == "op_param.json" && entry.kind == FolderEntry::Kind::File) {
         parameters = read_parameters(entry.path);
       } else {

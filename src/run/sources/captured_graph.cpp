@@ -46,10 +46,9 @@ class CapturedGraph {
   Run read() {
     run_.layout = Layout::CapturedGraph;
     run_.order_known = false;  // times of files are all there is, and copies have their own
-    visit_folders(path_, boundary_, 0, &run_.warnings,
-                  [this](const std::string& folder, const std::vector<FolderEntry>& entries) {
-                    take(folder, entries);
-                  });
+    visit_folders(
+        path_, boundary_, 0, &run_.warnings,
+        [this](const std::string& folder, const FolderEntries& entries) { take(folder, entries); });
     // Without folders of ranks a device is the process that used it.
     const bool by_device = !has_ranks_ && devices_.size() > 1;
     for (TensorRecord& record : run_.records) {
@@ -60,7 +59,7 @@ class CapturedGraph {
   }
 
  private:
-  void take(const std::string& path, const std::vector<FolderEntry>& entries) {
+  void take(const std::string& path, const FolderEntries& entries) {
     const std::string real = real_path(path);
     const auto rank = rank_of(components_of(real));
     for (const FolderEntry& entry : entries) {

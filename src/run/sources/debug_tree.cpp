@@ -36,7 +36,7 @@ std::string folder_of(const std::string& file) {
 /// The lists of a folder, one a model: the full one where it is there.
 std::vector<std::string> lists_in(const std::string& folder) {
   std::map<std::string, std::string> lists;  // by class
-  const Result<std::vector<FolderEntry>> entries = list_folder(folder, real_path(folder));
+  const Result<FolderEntries> entries = list_folder(folder, real_path(folder));
   if (!entries) return {};
   for (const FolderEntry& entry : *entries) {
     const std::string model(class_of(entry.name));
@@ -54,8 +54,7 @@ std::vector<std::string> lists_in(const std::string& folder) {
 void add_model_outputs(const DebugTreePlace& place, const DebugTreeModel& model, Run* run) {
   const std::string front = model.model_class + "_outputs";
   constexpr std::string_view kEnd = ".safetensors";
-  const Result<std::vector<FolderEntry>> entries =
-      list_folder(place.folder, real_path(place.folder));
+  const Result<FolderEntries> entries = list_folder(place.folder, real_path(place.folder));
   if (!entries) return;
   for (const FolderEntry& entry : *entries) {
     if (entry.kind != FolderEntry::Kind::File || !entry.name.starts_with(front) ||

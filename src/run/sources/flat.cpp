@@ -23,12 +23,12 @@ struct FlatFolder {
 };
 
 void walk(const std::string& folder, const std::string& prefix, int depth, FlatFolder* out) {
-  Result<std::vector<FolderEntry>> entries = list_folder(folder, out->boundary);
+  Result<FolderEntries> entries = list_folder(folder, out->boundary);
   if (!entries) {
     out->warnings.push_back(entries.error().describe());
     return;
   }
-  for (FolderEntry& entry : *entries) {
+  for (const FolderEntry& entry : *entries) {
     const std::string name = prefix + entry.name;
     if (entry.kind == FolderEntry::Kind::Folder) {
       if (entry.is_link) {
@@ -39,7 +39,7 @@ void walk(const std::string& folder, const std::string& prefix, int depth, FlatF
         walk(entry.path, name + "/", depth + 1, out);
       }
     } else if (has_tensor_suffix(entry.name)) {
-      out->files.emplace_back(name, std::move(entry));
+      out->files.emplace_back(name, entry);
     } else if (entry.kind == FolderEntry::Kind::Unusable) {
       out->warnings.push_back(entry.path + ": " + entry.problem);
     } else {

@@ -120,10 +120,9 @@ class FxTree {
   explicit FxTree(const std::string& path) : path_(path), boundary_(real_path(path)) {}
 
   Run read() {
-    visit_folders(path_, boundary_, 0, &run_.warnings,
-                  [this](const std::string& folder, const std::vector<FolderEntry>& entries) {
-                    take(folder, entries);
-                  });
+    visit_folders(
+        path_, boundary_, 0, &run_.warnings,
+        [this](const std::string& folder, const FolderEntries& entries) { take(folder, entries); });
     shift_tokens();
     run_.layout = Layout::FxTree;
     place_graphs();
@@ -135,7 +134,7 @@ class FxTree {
   }
 
  private:
-  void take(const std::string& path, const std::vector<FolderEntry>& entries) {
+  void take(const std::string& path, const FolderEntries& entries) {
     FxFolder folder = place_of(real_path(path));
     for (const FolderEntry& entry : entries) {
       if (entry.kind == FolderEntry::Kind::Folder) continue;

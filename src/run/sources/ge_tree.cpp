@@ -50,10 +50,9 @@ class GeTree {
 
   Run read() {
     run_.layout = Layout::GeTree;
-    visit_folders(path_, boundary_, 0, &run_.warnings,
-                  [this](const std::string& folder, const std::vector<FolderEntry>& entries) {
-                    take(folder, entries);
-                  });
+    visit_folders(
+        path_, boundary_, 0, &run_.warnings,
+        [this](const std::string& folder, const FolderEntries& entries) { take(folder, entries); });
     std::sort(files_.begin(), files_.end(),
               [](const GeFile& a, const GeFile& b) { return natural_less(a.path, b.path); });
     keep_newest_run();
@@ -71,7 +70,7 @@ class GeTree {
   }
 
  private:
-  void take(const std::string& path, const std::vector<FolderEntry>& entries) {
+  void take(const std::string& path, const FolderEntries& entries) {
     const GeFolder place = ge_place_of(real_path(path));
     const std::map<std::string, std::string> long_names = long_names_in(entries);
     for (const FolderEntry& entry : entries) {
@@ -115,7 +114,7 @@ class GeTree {
     files_.push_back({place, *std::move(parsed), entry.path, facts ? facts->size_bytes : 0});
   }
 
-  std::map<std::string, std::string> long_names_in(const std::vector<FolderEntry>& entries) {
+  std::map<std::string, std::string> long_names_in(const FolderEntries& entries) {
     for (const FolderEntry& entry : entries) {
       if (entry.name != "mapping.csv" || entry.kind != FolderEntry::Kind::File) continue;
       const Result<MappedFile> file = MappedFile::open(entry.path);
@@ -144,7 +143,7 @@ class GeTree {
     std::vector<GraphTextFile> texts;
     while (texts.empty() && is_of_time_or_rank(folder)) {
       folder = folder_above(folder);
-      const Result<std::vector<FolderEntry>> entries = list_folder(folder, folder);
+      const Result<FolderEntries> entries = list_folder(folder, folder);
       if (!entries) return {};
       for (const FolderEntry& entry : *entries) {
         const auto kind = graph_text_kind(entry.name);

@@ -81,7 +81,7 @@ template <typename IsSign>
   for (size_t probed = 0; probed < kMaxProbedFolders && !folders.empty(); ++probed) {
     const auto [folder, depth] = std::move(folders.front());
     folders.pop_front();
-    const Result<std::vector<FolderEntry>> entries = list_folder(folder, boundary);
+    const Result<FolderEntries> entries = list_folder(folder, boundary);
     if (!entries) continue;
     for (const FolderEntry& entry : *entries) {
       if (entry.kind == FolderEntry::Kind::File && is_sign(entry.name)) return true;
@@ -97,7 +97,7 @@ template <typename IsSign>
 template <typename Visit>
 void visit_folders(const std::string& path, const std::string& boundary, int depth,
                    std::vector<std::string>* warnings, Visit visit) {
-  const Result<std::vector<FolderEntry>> entries = list_folder(path, boundary);
+  const Result<FolderEntries> entries = list_folder(path, boundary);
   if (!entries) {
     warnings->push_back(entries.error().describe());
     return;

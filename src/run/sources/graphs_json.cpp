@@ -147,7 +147,7 @@ Attempt read_graphs_alone(const std::string& path) {
   Run run;
   bool found = false;
   visit_folders(path, real_path(path), 0, &run.warnings,
-                [&](const std::string&, const std::vector<FolderEntry>& entries) {
+                [&](const std::string&, const FolderEntries& entries) {
                   for (const FolderEntry& entry : entries) {
                     if (entry.name == kGraphsFile && entry.kind == FolderEntry::Kind::File)
                       found = add_graphs_file(entry.path, &run) || found;

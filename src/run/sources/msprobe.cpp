@@ -74,7 +74,7 @@ bool take_step(const std::string& name, MsprobePlace* place) {
 std::vector<std::pair<int, std::string>> rank_folders(const std::string& path) {
   std::vector<std::pair<int, std::string>> ranks;
   std::vector<std::string> processes;
-  const Result<std::vector<FolderEntry>> entries = list_folder(path, real_path(path));
+  const Result<FolderEntries> entries = list_folder(path, real_path(path));
   if (!entries) return {};
   for (const FolderEntry& entry : *entries) {
     const std::optional<int> rank = rank_of(entry.name);
@@ -131,7 +131,7 @@ std::vector<ListFile> find_lists(const std::string& path) {
   }
   find_in_step(path, place_of(path), &files);
   if (!files.empty()) return files;
-  const Result<std::vector<FolderEntry>> entries = list_folder(path, real_path(path));
+  const Result<FolderEntries> entries = list_folder(path, real_path(path));
   if (!entries) return files;
   for (const FolderEntry& entry : *entries) {
     MsprobePlace place;

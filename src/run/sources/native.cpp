@@ -28,7 +28,7 @@ struct RankFolder {
 
 /// The rank folders below a run folder. The second process of one rank number gets the next free
 /// number, so that (rank, step, node, slot) stays unique.
-std::vector<RankFolder> find_rank_folders(const std::vector<FolderEntry>& entries, Run* run) {
+std::vector<RankFolder> find_rank_folders(const FolderEntries& entries, Run* run) {
   std::vector<RankFolder> folders;
   std::set<int> taken;
   for (const FolderEntry& entry : entries) {
@@ -164,7 +164,7 @@ Attempt read_newest_graph_run(const std::string& path) {
 
 Attempt read_native(const std::string& path) {
   std::string boundary = real_path(path);
-  Result<std::vector<FolderEntry>> entries = list_folder(path, boundary);
+  Result<FolderEntries> entries = list_folder(path, boundary);
   if (!entries) return Result<Run>(fail(entries.error()));
   Run run;
   run.layout = Layout::Native;

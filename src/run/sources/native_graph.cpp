@@ -72,7 +72,7 @@ class GraphRun {
   }
 
   void read_folder(const std::string& folder) {
-    const Result<std::vector<FolderEntry>> entries = list_folder(folder, real_path(folder));
+    const Result<FolderEntries> entries = list_folder(folder, real_path(folder));
     if (!entries) return;  // said already
     for (const FolderEntry& entry : *entries) {
       if (entry.kind != FolderEntry::Kind::File) continue;
@@ -95,7 +95,7 @@ class GraphRun {
 std::optional<std::string> newest_graph_run(const std::string& path,
                                             std::vector<std::string>* warnings) {
   constexpr size_t kTimeDigits = 14;
-  const Result<std::vector<FolderEntry>> entries = list_folder(path, real_path(path));
+  const Result<FolderEntries> entries = list_folder(path, real_path(path));
   if (!entries) return std::nullopt;
   std::vector<std::string> found;
   for (const FolderEntry& entry : *entries) {

@@ -61,11 +61,8 @@ class Finder {
 
  private:
   static std::vector<FolderEntry> folders_in(const std::string& path) {
-    Result<std::vector<FolderEntry>> entries = list_folder(path, real_path(path));
-    if (!entries) return {};
-    std::erase_if(*entries,
-                  [](const FolderEntry& entry) { return entry.kind != FolderEntry::Kind::Folder; });
-    return *std::move(entries);
+    const Result<FolderEntries> entries = list_folder(path, real_path(path));
+    return entries ? entries->folders() : std::vector<FolderEntry>();
   }
 
   static bool has_module_folders(const std::string& path) {
@@ -75,14 +72,14 @@ class Finder {
   }
 
   static bool has_tensor_files(const std::string& path) {
-    const Result<std::vector<FolderEntry>> entries = list_folder(path, real_path(path));
+    const Result<FolderEntries> entries = list_folder(path, real_path(path));
     return entries && std::any_of(entries->begin(), entries->end(), [](const FolderEntry& entry) {
              return entry.name == "statistics.csv" || parse_torch_file_name(entry.name).has_value();
            });
   }
 
   static bool has_weight_files(const std::string& path) {
-    const Result<std::vector<FolderEntry>> entries = list_folder(path, real_path(path));
+    const Result<FolderEntries> entries = list_folder(path, real_path(path));
     return entries && std::any_of(entries->begin(), entries->end(), [](const FolderEntry& entry) {
              return entry.name.starts_with("root.") && entry.name.ends_with(".pth");
            });
@@ -411,8 +408,8 @@ class Reader {
   }
 
  private:
-  std::vector<FolderEntry> list(const std::string& path) {
-    Result<std::vector<FolderEntry>> entries = list_folder(path, location_.boundary);
+  FolderEntries list(const std::string& path) {
+    Result<FolderEntries> entries = list_folder(path, location_.boundary);
     if (entries) return *std::move(entries);
     run_->warnings.push_back(entries.error().describe());
     return {};
