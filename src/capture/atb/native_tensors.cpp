@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <unordered_map>
@@ -23,6 +22,7 @@
 #include "formats/atb_paths.hpp"
 #include "formats/atb_statistics.hpp"
 #include "formats/json_fields.hpp"
+#include "formats/native/step_header.hpp"
 #include "formats/plain_json.hpp"
 #include "stats/digest.hpp"
 #include "writer/layouts/native_run.hpp"
@@ -148,7 +148,7 @@ class NativeTensors::Process {
     run.thread_name = "assay-probe";
     run.written = options.written;
     ASSAY_TRY(process->run_, writer::NativeRun::create(std::move(run), wait_here));
-    manifest.queue_bytes = process->run_->arena_bytes();
+    process->run_->describe_buffer(&manifest);
     return process;
   }
 
@@ -205,17 +205,14 @@ class NativeTensors::Process {
   /// The first error, or nothing.
   [[nodiscard]] Status finish() {
     run_->close();
-    const writer::NativeRunCounters counters = run_->counters();
-    manifest_.waited_ms = counters.waited_ms;
-    manifest_.dropped = counters.dropped;
-    manifest_.dropped_bytes = counters.dropped_bytes;
+    run_->describe_buffer(&manifest_);
     manifest_.files = run_->files();
     manifest_.stopped = run_->stop_reason();
     for (auto& [number, step] : steps_) {
       step.step = number;
       manifest_.steps.push_back(step);
     }
-    manifest_.planned = manifest_.captured = counters.records;
+    manifest_.planned = manifest_.captured = run_->counters().records;
     manifest_.finished = writer::utc_now();
     ASSAY_TRY_STATUS(writer::write_manifest(manifest_path(), manifest_));
     if (manifest_.stopped.empty()) return {};
@@ -235,9 +232,7 @@ class NativeTensors::Process {
     if (run_count <= newest_step_) return;
     newest_step_ = run_count;
     order_ = 0;  // so that a line is like that of the step before
-    char stem[32];
-    std::snprintf(stem, sizeof(stem), "step-%06lld", static_cast<long long>(run_count));
-    run_->begin_file(stem, 256);
+    run_->begin_file(native::step_file_stem(run_count), 256);
   }
 
   [[nodiscard]] const native::RecordNode* node_of(std::string_view path) {

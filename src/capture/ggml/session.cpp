@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
@@ -18,6 +17,7 @@
 #include "base/text.hpp"
 #include "capture/common/host_guard.hpp"
 #include "capture/intake/take.hpp"
+#include "formats/native/step_header.hpp"
 #include "writer/fork_guard.hpp"
 
 namespace assay::capture::ggml {
@@ -146,7 +146,7 @@ Result<GgmlSession*> GgmlSession::open(const Settings& settings) {
   for (size_t i = 0; i < kMaxSources; ++i)
     session->slots_[i] = session->run_->intern("src" + std::to_string(i));
   session->slots_[kResultSlot] = session->run_->intern("");
-  session->manifest_.queue_bytes = session->run_->arena_bytes();
+  session->run_->describe_buffer(&session->manifest_);
   ASSAY_TRY_STATUS(session->write_manifest());
   session->write_report("");
   return session.release();
@@ -321,10 +321,8 @@ void GgmlSession::begin_step(LineHolder* capture, uint64_t step, uint64_t expect
   // While another thread's graph runs, its file takes this step's tensors, too: records say where
   // they are.
   if (active_.size() != 1) return;
-  char stem[32];
-  std::snprintf(stem, sizeof(stem), "step-%06llu", static_cast<unsigned long long>(step));
-  step_stem_ = stem;
-  run_->begin_file(stem, expected_entries);
+  step_stem_ = native::step_file_stem(static_cast<int64_t>(step));
+  run_->begin_file(step_stem_, expected_entries);
 }
 
 void GgmlSession::end_step(LineHolder* capture, const native::ManifestStep& step, uint64_t planned,
@@ -361,10 +359,7 @@ void GgmlSession::finish() {
   push_all_lines();
   finished_.store(true, std::memory_order_relaxed);
   run_->close();
-  const writer::NativeRunCounters counters = run_->counters();
-  manifest_.waited_ms = counters.waited_ms;
-  manifest_.dropped = counters.dropped;
-  manifest_.dropped_bytes = counters.dropped_bytes;
+  run_->describe_buffer(&manifest_);
   manifest_.files = run_->files();
   manifest_.stopped = run_->stop_reason();
   if (not_computed_ > 0)

@@ -4,7 +4,6 @@
 #include "capture/torch/session.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <new>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "capture/intake/host_threads.hpp"
 #include "capture/torch/recorder.hpp"
 #include "capture/torch/session_guards.hpp"
+#include "formats/native/step_header.hpp"
 #include "writer/fork_guard.hpp"
 
 namespace assay::capture {
@@ -114,9 +114,7 @@ void Session::open_step_file(int64_t step) {
   if (options_.data != DataLevel::Full || file_step_ == step) return;
   if (roots_active_ > 1)
     return;  // another thread's step is open: its file takes these payloads too
-  char stem[32];
-  std::snprintf(stem, sizeof(stem), "step-%06lld", static_cast<long long>(step));
-  run_->begin_file(stem, nodes_.size() * 2);
+  run_->begin_file(native::step_file_stem(step), nodes_.size() * 2);
   file_step_ = step;
 }
 

@@ -317,7 +317,6 @@ PyObject* write_manifest_python(PyObject*, PyObject* args) {
     return nullptr;
   }
   const Session& session = session_of(self);
-  const writer::NativeRunCounters counters = session.run().counters();
   native::Manifest manifest;
   manifest.id = id;
   manifest.tool = tool;
@@ -331,10 +330,7 @@ PyObject* write_manifest_python(PyObject*, PyObject* args) {
   }
   manifest.planned = planned;
   manifest.captured = captured;
-  manifest.queue_bytes = session.run().arena_bytes();
-  manifest.waited_ms = counters.waited_ms;
-  manifest.dropped = counters.dropped;
-  manifest.dropped_bytes = counters.dropped_bytes;
+  session.run().describe_buffer(&manifest);
   manifest.stopped = stopped;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(missed); ++i) {
     const char *node = nullptr, *reason = nullptr;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "base/json_text.hpp"
 
@@ -32,6 +33,12 @@ void append_bytes(RecordText& out, std::string_view name, uint64_t begin, uint64
 }
 
 }  // namespace
+
+std::string step_file_stem(int64_t step) {
+  char stem[32];
+  std::snprintf(stem, sizeof(stem), "step-%06lld", static_cast<long long>(step));
+  return stem;
+}
 
 std::string payload_name(const Record& record) {
   return std::to_string(record.number) + ':' + node_name(record) + '.' +

@@ -21,6 +21,9 @@ struct StepMetadata {
 /// `header` is its first kilobyte or more.
 [[nodiscard]] StepMetadata read_step_metadata(std::string_view header);
 
+/// "step-000012": the file of a step without kStepFileSuffix.
+[[nodiscard]] std::string step_file_stem(int64_t step);
+
 /// "<number>:<node>.<role>.<slot>", the tensor's name in the step file.
 [[nodiscard]] std::string payload_name(const Record& record);
 

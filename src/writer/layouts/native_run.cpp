@@ -567,4 +567,12 @@ NativeRunCounters NativeRun::counters() const {
   return result;
 }
 
+void NativeRun::describe_buffer(native::Manifest* manifest) const {
+  const NativeRunCounters counts = counters();
+  manifest->queue_bytes = arena_bytes();
+  manifest->waited_ms = counts.waited_ms;
+  manifest->dropped = counts.dropped;
+  manifest->dropped_bytes = counts.dropped_bytes;
+}
+
 }  // namespace assay::writer

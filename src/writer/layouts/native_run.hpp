@@ -122,6 +122,8 @@ class NativeRun {
   [[nodiscard]] std::string stop_reason() const;
   [[nodiscard]] bool alive() const noexcept;
   [[nodiscard]] NativeRunCounters counters() const;
+  /// Fills in what the manifest says of the buffer: its bytes, waiting, what was dropped.
+  void describe_buffer(native::Manifest* manifest) const;
   [[nodiscard]] uint64_t arena_bytes() const { return options_.arena_bytes; }
   /// What was written: the step files that are finished, and records.jsonl as far as it goes.
   [[nodiscard]] std::vector<native::ManifestFile> files() const;
