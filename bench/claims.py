@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed in docs/benchmarks.md: every row with a goal, from what was published last of each section.
 
-docs/benchmarks/results/speed.json has of each section when, where and of which commit it was measured, and its judged
+docs/benchmarks/speed.json has of each section when, where and of which commit it was measured, and its judged
 rows: {"sections": {KEY: {"date", "commit", "cores", "cpu", "load", "rows": [{"name", "figure", "fastest", "goal",
 "met"}]}}}.
 Rows of several models are one line of the page.
