@@ -259,17 +259,73 @@ void widen_run(DType dtype, const std::byte* storage, int64_t offset, int64_t st
 
 // ---- Copying ------------------------------------------------------------------------------------
 
-template <typename T>
-void copy_strided(const std::byte* source, int64_t stride, int64_t count, std::byte* out) {
-  const int64_t step = stride * static_cast<int64_t>(sizeof(T));
-  for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(out + i * static_cast<int64_t>(sizeof(T)), source + i * step, sizeof(T));
-  }
-}
-
 struct Bytes16 {
   uint64_t parts[2];
 };
+
+/// Runs with a stride. Those that are neighbouring columns of a row-major matrix are copied together:
+/// a cache line of a row has a part of each.
+template <typename T>
+class StridedCopy {
+ public:
+  StridedCopy(const std::byte* source, std::byte* target) : source_(source), target_(target) {}
+  ~StridedCopy() { copy(); }
+  StridedCopy(const StridedCopy&) = delete;
+  StridedCopy& operator=(const StridedCopy&) = delete;
+
+  /// All in elements: where the run begins, from one to the next, how many, and where they go.
+  void add(int64_t offset, int64_t stride, int64_t length, int64_t place) {
+    const bool is_next = columns_ > 0 && columns_ < kMostColumns && stride == stride_ &&
+                         length == length_ && offset == offset_ + columns_ &&
+                         place == place_ + columns_ * length_;
+    if (!is_next) {
+      copy();
+      offset_ = offset;
+      stride_ = stride;
+      length_ = length;
+      place_ = place;
+    }
+    ++columns_;
+  }
+
+ private:
+  static constexpr int64_t kMostColumns = 16;
+  static constexpr int64_t kRows = 8;  // lines that stay in the cache while all columns are copied
+  static constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+
+  void copy() {
+    for (int64_t begin = 0; begin < length_; begin += kRows) {
+      const int64_t end = std::min(begin + kRows, length_);
+      for (int64_t column = 0; column < columns_; ++column) {
+        const std::byte* from = source_ + (offset_ + column) * kSize;
+        std::byte* to = target_ + (place_ + column * length_) * kSize;
+        for (int64_t row = begin; row < end; ++row)
+          std::memcpy(to + row * kSize, from + row * stride_ * kSize, sizeof(T));
+      }
+    }
+    columns_ = 0;
+  }
+
+  const std::byte* source_;
+  std::byte* target_;
+  int64_t offset_ = 0;
+  int64_t stride_ = 0;
+  int64_t length_ = 0;
+  int64_t place_ = 0;
+  int64_t columns_ = 0;
+};
+
+template <typename T>
+void gather(const TensorView& view, int64_t first_element, int64_t count, std::byte* out) {
+  StridedCopy<T> strided(view.storage.data(), out);
+  for_each_run(view, first_element, count,
+               [&](int64_t offset, int64_t stride, int64_t length, int64_t done) {
+                 if (stride != 1) return strided.add(offset, stride, length, done);
+                 constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+                 std::memcpy(out + done * kSize, view.storage.data() + offset * kSize,
+                             static_cast<size_t>(length * kSize));
+               });
+}
 
 // Flips the sign bits of `part_bytes`-wide floats at `first`, `first + step`, ...
 void flip_signs(std::span<std::byte> bytes, size_t first, size_t step, size_t part_bytes) {
@@ -308,28 +364,18 @@ void read_values(const TensorView& view, int64_t first_element, int64_t count,
 
 void gather_bytes(const TensorView& view, int64_t first_element, int64_t count,
                   std::span<std::byte> out) {
-  const int64_t size = info(view.dtype).element_bits / 8;
-  for_each_run(view, first_element, count,
-               [&](int64_t offset, int64_t stride, int64_t length, int64_t done) {
-                 const std::byte* source = view.storage.data() + offset * size;
-                 std::byte* target = out.data() + done * size;
-                 if (stride == 1) {
-                   std::memcpy(target, source, static_cast<size_t>(length * size));
-                   return;
-                 }
-                 switch (size) {
-                   case 1:
-                     return copy_strided<uint8_t>(source, stride, length, target);
-                   case 2:
-                     return copy_strided<uint16_t>(source, stride, length, target);
-                   case 4:
-                     return copy_strided<uint32_t>(source, stride, length, target);
-                   case 8:
-                     return copy_strided<uint64_t>(source, stride, length, target);
-                   default:
-                     return copy_strided<Bytes16>(source, stride, length, target);
-                 }
-               });
+  switch (info(view.dtype).element_bits / 8) {
+    case 1:
+      return gather<uint8_t>(view, first_element, count, out.data());
+    case 2:
+      return gather<uint16_t>(view, first_element, count, out.data());
+    case 4:
+      return gather<uint32_t>(view, first_element, count, out.data());
+    case 8:
+      return gather<uint64_t>(view, first_element, count, out.data());
+    default:
+      return gather<Bytes16>(view, first_element, count, out.data());
+  }
 }
 
 void apply_lazy_bits(const TensorView& view, std::span<std::byte> elements) {
