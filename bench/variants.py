@@ -232,12 +232,18 @@ class RawFiles(Variant):
         self._steps += 1
         made = set()
         root = os.path.join(self._folder, str(self._steps))
-        for relative, content in self._files:
+
+        def placed(relative: str) -> str:
+            """The path of a file whose folder exists from now on."""
             path = os.path.join(root, relative)
             parent = os.path.dirname(path)
             if parent not in made:
                 os.makedirs(parent, exist_ok=True)
                 made.add(parent)
+            return path
+
+        for relative, content in self._files:
+            path = placed(relative)
             name = path + ".tmp" if self._renamed else path
             descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
             if os.write(descriptor, content) != len(content):
@@ -246,12 +252,7 @@ class RawFiles(Variant):
             if self._renamed:
                 os.rename(name, path)
         for source, relative in self._links:
-            path = os.path.join(root, relative)
-            parent = os.path.dirname(path)
-            if parent not in made:
-                os.makedirs(parent, exist_ok=True)
-                made.add(parent)
-            os.link(os.path.join(root, source), path)
+            os.link(os.path.join(root, source), placed(relative))
 
     def check(self, folder: Path, steps: int, spec: ModelSpec) -> None:
         """Counts what each of the timed steps left."""
