@@ -263,8 +263,8 @@ struct Bytes16 {
   uint64_t parts[2];
 };
 
-/// Runs with a stride. Those that are neighbouring columns of a row-major matrix are copied together:
-/// a cache line of a row has a part of each.
+/// Copies runs with a stride. Neighbouring columns of a row-major matrix are copied together: a
+/// cache line of a row has a part of each.
 template <typename T>
 class StridedCopy {
  public:

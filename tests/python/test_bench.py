@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from bench import claims, report  # noqa: E402
 
 
 def load(relative: str):
@@ -143,11 +146,6 @@ def test_tables_are_published_into_the_pages_that_have_a_place_for_them(tmp_path
 
 
 def test_claims_are_the_judged_rows_of_what_was_published_last(tmp_path):
-    sys.path.insert(0, str(ROOT))
-    try:
-        from bench import claims, report
-    finally:
-        sys.path.remove(str(ROOT))
     machine = {"date": "2026-01-02 03:04 UTC", "commit": "0123abcd", "cores": "2", "cpu": "a CPU"}
 
     def section(key, *rows, cells=None):
@@ -189,11 +187,6 @@ def test_claims_are_the_judged_rows_of_what_was_published_last(tmp_path):
 
 
 def test_the_published_page_is_made_from_the_published_figures(tmp_path):
-    sys.path.insert(0, str(ROOT))
-    try:
-        from bench import claims
-    finally:
-        sys.path.remove(str(ROOT))
     published = ROOT / "docs" / "benchmarks.md"
     results = ROOT / "docs" / "benchmarks" / "speed.json"
     made = tmp_path / "benchmarks.md"
