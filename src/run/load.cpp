@@ -18,30 +18,43 @@
 namespace assay::run {
 namespace {
 
-/// In C order, in memory of its own. Precondition: is_strided(record).
-Result<Tensor> gathered_tensor(const TensorRecord& record, ByteSpan bytes) {
+/// What a record with strides gives.
+enum class Order : uint8_t { C, AsStored };
+
+/// Precondition: is_strided(record).
+Result<TensorView> strided_view(const TensorRecord& record, ByteSpan bytes) {
   if (!record.strides || info(*record.dtype).element_bits % 8 != 0)
     return fail(Errc::Invalid, "the record is a view without strides or of a packed type");
-  ASSAY_TRY(const TensorView lying,
-            make_view(*record.dtype, *record.shape, *record.strides, bytes));
+  ASSAY_TRY(const TensorView view, make_view(*record.dtype, *record.shape, *record.strides, bytes));
   const std::optional<uint64_t> size =
-      storage_bytes(lying.dtype, static_cast<uint64_t>(lying.element_count()));
+      storage_bytes(view.dtype, static_cast<uint64_t>(view.element_count()));
   // Elements that overlap could be any number.
   if (!size || *size > bytes.size())
     return fail(Errc::Invalid, "the record is a view of fewer bytes than its elements have");
-  const std::shared_ptr<std::byte[]> plain(new std::byte[*size]);
-  const std::span<std::byte> out(plain.get(), *size);
-  gather_bytes(lying, 0, lying.element_count(), out);
-  ASSAY_TRY(const TensorView view, make_view(lying.dtype, lying.shape, out));
-  return Tensor{view, plain};
+  return view;
+}
+
+/// In memory of its own.
+Result<Tensor> in_c_order(const TensorView& view) {
+  const int64_t count = view.element_count();
+  const uint64_t size = *storage_bytes(view.dtype, static_cast<uint64_t>(count));
+  const std::shared_ptr<std::byte[]> plain(new std::byte[size]);
+  const std::span<std::byte> out(plain.get(), size);
+  gather_bytes(view, 0, count, out);
+  ASSAY_TRY(const TensorView copy, make_view(view.dtype, view.shape, out));
+  return Tensor{copy, plain};
 }
 
 /// The tensor whose payload is `bytes`; block types are decoded.
-Result<Tensor> payload_tensor(const TensorRecord& record, ByteSpan bytes,
+Result<Tensor> payload_tensor(const TensorRecord& record, ByteSpan bytes, Order order,
                               std::shared_ptr<const void> owner) {
   if (const auto blocks = block_type_from_name(record.memory_format))
     return decode_tensor(*blocks, *record.shape, bytes);
-  if (is_strided(record)) return gathered_tensor(record, bytes);
+  if (is_strided(record)) {
+    ASSAY_TRY(const TensorView stored, strided_view(record, bytes));
+    if (order == Order::C) return in_c_order(stored);
+    return Tensor{stored, std::move(owner)};
+  }
   ASSAY_TRY(const TensorView view, make_view(*record.dtype, *record.shape, bytes));
   return Tensor{view, std::move(owner)};
 }
@@ -62,22 +75,22 @@ Status check_place(const TensorRecord& record, uint64_t file_bytes) {
 }
 
 Result<Tensor> raw_tensor(const TensorRecord& record,
-                          const std::shared_ptr<const Container>& container) {
+                          const std::shared_ptr<const Container>& container, Order order) {
   const ByteSpan file = container->bytes();
   ASSAY_TRY_STATUS(check_place(record, file.size()));
-  return payload_tensor(record, file.subspan(record.bytes->offset, record.bytes->size_bytes),
+  return payload_tensor(record, file.subspan(record.bytes->offset, record.bytes->size_bytes), order,
                         container);
 }
 
 /// Of a file that lies elsewhere: only the tensor itself is brought here.
-Result<Tensor> raw_tensor_elsewhere(const TensorRecord& record) {
+Result<Tensor> raw_tensor_elsewhere(const TensorRecord& record, Order order) {
   const ByteLocation& location = *record.bytes;
   ASSAY_TRY(const FileFacts facts, file_facts(location.file));
   ASSAY_TRY_STATUS(check_place(record, facts.size_bytes));
   ASSAY_TRY(MappedFile range,
             MappedFile::open_range(location.file, location.offset, location.size_bytes));
   const ByteSpan bytes = range.bytes();
-  return payload_tensor(record, bytes, std::make_shared<const MappedFile>(std::move(range)));
+  return payload_tensor(record, bytes, order, std::make_shared<const MappedFile>(std::move(range)));
 }
 
 // A tensor that ends this near to the start of its file is read: that costs less than a mapping, or
@@ -102,17 +115,7 @@ std::shared_ptr<const std::byte[]> read_small(const ByteLocation& location) {
   return count >= 0 && static_cast<uint64_t>(count) == location.size_bytes ? bytes : nullptr;
 }
 
-}  // namespace
-
-Result<Tensor> load_tensor(const TensorRecord& record) {
-  ASSAY_TRY(Tensor tensor, load_unchecked(record));
-  if (record.made() != nullptr || !record.check) return tensor;
-  const std::string problem = record.check.problem(record, tensor.view);
-  if (problem.empty()) return tensor;
-  return fail(Error{Errc::Invalid, record.bytes->file, record.bytes->offset, problem});
-}
-
-Result<Tensor> load_unchecked(const TensorRecord& record) {
+Result<Tensor> load(const TensorRecord& record, Order order) {
   if (record.made() != nullptr) return record.made()->make();
   if (!record.bytes) {
     return fail(Errc::NotFound,
@@ -121,16 +124,34 @@ Result<Tensor> load_unchecked(const TensorRecord& record) {
   if (record.dtype && record.shape) {
     if (const std::shared_ptr<const std::byte[]> small = read_small(*record.bytes)) {
       const ByteSpan bytes(small.get(), record.bytes->size_bytes);
-      return in_file(record.bytes->file, payload_tensor(record, bytes, small));
+      return in_file(record.bytes->file, payload_tensor(record, bytes, order, small));
     }
   }
   if (record.bytes->raw && is_elsewhere(record.bytes->file))
-    return in_file(record.bytes->file, raw_tensor_elsewhere(record));
+    return in_file(record.bytes->file, raw_tensor_elsewhere(record, order));
   // Whatever kept us from reading it, the container says what is wrong.
   ASSAY_TRY(const std::shared_ptr<const Container> container, open_container(record.bytes->file));
-  if (record.bytes->raw) return in_file(record.bytes->file, raw_tensor(record, container));
+  if (record.bytes->raw) return in_file(record.bytes->file, raw_tensor(record, container, order));
   return in_file(record.bytes->file, container->tensor(record.bytes->member));
 }
+
+Result<Tensor> load_checked(const TensorRecord& record, Order order) {
+  ASSAY_TRY(Tensor tensor, load(record, order));
+  if (record.made() != nullptr || !record.check) return tensor;
+  const std::string problem = record.check.problem(record, tensor.view);
+  if (problem.empty()) return tensor;
+  return fail(Error{Errc::Invalid, record.bytes->file, record.bytes->offset, problem});
+}
+
+}  // namespace
+
+Result<Tensor> load_tensor(const TensorRecord& record) { return load_checked(record, Order::C); }
+
+Result<Tensor> load_as_stored(const TensorRecord& record) {
+  return load_checked(record, Order::AsStored);
+}
+
+Result<Tensor> load_unchecked(const TensorRecord& record) { return load(record, Order::C); }
 
 Status load_header(TensorRecord& record) {
   if (record.dtype && record.shape && record.strides) return {};

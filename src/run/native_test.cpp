@@ -6,6 +6,7 @@
 #include "run/record_name.hpp"
 #include "run/run.hpp"
 #include "run/test_folder.hpp"
+#include "tensor/convert.hpp"
 
 namespace assay::run {
 namespace {
@@ -257,10 +258,17 @@ TEST(OpenNativeRun, ReadsViewsOfWhatIsStored) {
   EXPECT_THAT(floats(2), ElementsAre(1.f, 3.f, 5.f));
   EXPECT_THAT(floats(3), ElementsAre(4.f, 5.f));
   EXPECT_THAT(floats(4), ElementsAre(0.f, 3.f, 1.f, 4.f, 2.f, 5.f));
+  // As it lies: the same values, found by their strides.
+  const Tensor transpose = load_as_stored(run->records[1]).value();
+  EXPECT_EQ(transpose.view.strides, (Dims{1, 2}));
+  std::vector<double> values(6);
+  read_values(transpose.view, 0, 6, values);
+  EXPECT_THAT(values, ElementsAre(0, 2, 4, 1, 3, 5));
   // The statistics of a view are held against what lies there: 0, 2, 4.
   const auto other = load_tensor(run->records[5]);
   ASSERT_FALSE(other);
   EXPECT_THAT(other.error().message, HasSubstr("minimum 0.0 against 1.0"));
+  EXPECT_FALSE(load_as_stored(run->records[5]));
   EXPECT_THAT(run->found_damage->list(), testing::SizeIs(1));
 }
 

@@ -307,7 +307,10 @@ struct Run {
 ///         Invalid when the values are not those that the record tells of: then the run's
 ///         found_damage says so, too
 [[nodiscard]] Result<Tensor> load_tensor(const TensorRecord& record);
-/// The same whatever the record says of the values: for those who hold it against them themselves,
+/// The same without a copy of what lies there with strides (run/strided_payload.hpp): for those who
+/// read a transpose as one, or only parts of it.
+[[nodiscard]] Result<Tensor> load_as_stored(const TensorRecord& record);
+/// load_tensor() whatever the record says of the values: for those who hold it against them themselves,
 /// or show them all the same.
 [[nodiscard]] Result<Tensor> load_unchecked(const TensorRecord& record);
 

@@ -54,7 +54,7 @@ Result<Tensor> load_use(const Program& program, const Use& use) {
   const run::TensorRecord& record = program.run->records[use.record];
   if (program.engine != nullptr && !record.bytes)
     return program.engine->load_uncopied(program, use);
-  return run::load_tensor(record);
+  return run::load_as_stored(record);
 }
 
 Result<Call> load_call(const Program& program, const Operator& one) {

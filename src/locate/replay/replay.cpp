@@ -437,7 +437,7 @@ class Replay::Machine {
         named && real && is_stored_otherwise(replay_.state_.leaf(value.value), record);
     if (named) {
       if (const run::TensorRecord* own = own_weight(replay_.state_.leaf(value.value)))
-        return run::load_tensor(*own);
+        return run::load_as_stored(*own);
       const std::string& lonely = replay_.mine_.lonely_weight;
       if (!lonely.empty() && real && record.role != run::Role::Buffer && record.shape &&
           record.shape->size() > 1)
@@ -447,7 +447,7 @@ class Replay::Machine {
     }
     if (named && how_.rounding == LeafRounding::Captured) {
       if (const run::TensorRecord* own = captured_buffer(replay_.state_.leaf(value.value), record))
-        return run::load_tensor(*own);
+        return run::load_as_stored(*own);
     }
     DType type = region_.dtype;
     if (named && !otherwise &&
@@ -460,7 +460,8 @@ class Replay::Machine {
       const auto found = replay_.cache_->leaves.find({value.record, type});
       if (found != replay_.cache_->leaves.end()) return found->second;
     }
-    Result<Tensor> loaded = otherwise ? restored_weight(value, record) : run::load_tensor(record);
+    Result<Tensor> loaded =
+        otherwise ? restored_weight(value, record) : run::load_as_stored(record);
     if (!loaded && !otherwise) {
       if (loaded.error().code == Errc::NotFound)
         return fail(Errc::NotFound,
