@@ -18,8 +18,8 @@ function(assay_add_offline_library)
   target_include_directories(assay_offline INTERFACE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(assay_offline PRIVATE assay_options "$<LINK_LIBRARY:WHOLE_ARCHIVE,${joined}>")
   target_link_options(assay_offline PRIVATE
-    LINKER:--version-script=${exports} LINKER:-Bsymbolic-functions LINKER:--no-undefined LINKER:--gc-sections
-    LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack $<$<CONFIG:Release>:LINKER:-s>)
+    LINKER:--version-script=${exports} LINKER:-Bsymbolic-functions)
+  assay_ship(assay_offline)
   set_target_properties(assay_offline PROPERTIES
     ASSAY_ON_LIBRARY ON OUTPUT_NAME assay LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/assay LINK_DEPENDS ${exports})
   if(SKBUILD)

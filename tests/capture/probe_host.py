@@ -82,13 +82,13 @@ class Ran:
 
 
 def run(
-    out: Path, *steps: str, abi: int = 1, preload: bool = True, cwd: Optional[Path] = None, **variables: str
+    out: Path, *steps: str, abi: int = 1, library: str = str(LIBRARY), cwd: Optional[Path] = None, **variables: str
 ) -> Ran:
     """Runs the host in an environment of exactly `variables` over EVERYTHING; "-" removes one."""
     out.mkdir(parents=True, exist_ok=True)
     environment = {**EVERYTHING, "ATB_OUTPUT_DIR": f"{out}/", "PATH": os.environ["PATH"], **LAYOUT, **variables}
     environment = {name: value for name, value in environment.items() if value != "-"}
-    environment["LD_PRELOAD"] = str(LIBRARY)
+    environment["LD_PRELOAD"] = library
     done = subprocess.run(
         [script(abi), *steps], env=environment, cwd=cwd, capture_output=True, text=True, timeout=120, errors="replace"
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
-from probe_host import BUILD, EVERYTHING, LIBRARY, ROOT, script
+from probe_host import BUILD, EVERYTHING, LIBRARY, ROOT, run, script, without_pid
 
 MAP = ROOT / "src" / "capture" / "atb" / "exports.map"
 
@@ -47,8 +48,8 @@ def test_it_leaves_the_librarys_own_helpers_alone():
 
 def test_it_needs_glibc_and_nothing_else():
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", tool("readelf", "-d", LIBRARY))
-    # ld-linux: thread-local storage of the C++ runtime inside; libm: of the statistics
-    assert {re.sub(r"[-.].*", "", name) for name in needed} <= {"libc", "libm", "ld"}
+    # ld-linux: thread-local storage of the C++ runtime inside; libm: of the statistics; the others are libc since glibc 2.34
+    assert {re.sub(r"[-.].*", "", name) for name in needed} <= {"libc", "libm", "libpthread", "libdl", "ld"}
     undefined = tool("nm", "-D", "--undefined-only", LIBRARY).split("\n")
     foreign = [line for line in undefined if line.strip() and "@GLIBC_" not in line and line.split()[0] != "w"]
     assert foreign == []
@@ -70,9 +71,22 @@ def test_the_shims_share_no_weak_symbol():
     assert not weak[0] & weak[1]
 
 
-def test_the_original_names_lead_to_the_one_library():
-    for abi in (0, 1):
-        assert LIBRARY.with_name(f"libatb_probe_abi{abi}.so").resolve() == LIBRARY
+def test_the_original_names_lead_to_the_one_library(tmp_path):
+    """For a host that preloads one of them, or both, it is as if it preloaded the library; without it they do nothing unnoticed."""
+    names = [LIBRARY.with_name(f"libatb_probe_abi{abi}.so") for abi in (0, 1)]
+    assert all(name.stat().st_size < 20_000 for name in names)
+    steps = ("pid=77", "nested=2")
+    expected = without_pid(run(tmp_path / "plain", *steps).dump)
+    assert expected
+    for i, library in enumerate([str(names[0]), str(names[1]), f"{names[0]}:{names[1]}:{LIBRARY}"]):
+        for abi in (0, 1):
+            ran = run(tmp_path / f"{i}_{abi}", *steps, abi=abi, library=library)
+            assert (ran.status, ran.stderr) == (0, "")
+            assert without_pid(ran.dump) == expected
+    alone = tmp_path / names[0].name
+    shutil.copy(names[0], alone)
+    done = subprocess.run(["/bin/true"], env={"LD_PRELOAD": str(alone)}, capture_output=True, text=True)
+    assert "libatb_probe.so: cannot open shared object file" in done.stderr
 
 
 @pytest.mark.parametrize("command", [["bash", "-c", "echo hi | cat; true"], ["grep", "x", "/dev/null"], ["ls", "/"]])

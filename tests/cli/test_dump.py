@@ -163,6 +163,18 @@ def test_a_foreign_probe_library_is_told_apart_before_the_program_starts(tmp_pat
         assert done.stderr == f"error: {library}: {why}\nnext: assay doctor\n"
 
 
+def test_a_name_of_the_original_is_the_probe_beside_it(tmp_path):
+    own = Path(binary()).resolve().parents[1] / "lib" / "assay"
+    program = script(tmp_path, 'echo "$LD_PRELOAD"')
+    done = run("dump", "-o", tmp_path / "out", "--probe-library", own / "libatb_probe_abi0.so", "--", program)
+    assert Path(done.stdout.split(":")[0]) == own / "libatb_probe.so"
+    alone = tmp_path / "libatb_probe_abi0.so"
+    alone.write_bytes((own / alone.name).read_bytes())
+    done = run("dump", "-o", tmp_path / "out2", "--probe-library", alone, "--", program)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {tmp_path}/libatb_probe.so: cannot open: No such file or directory\nnext: assay doctor\n"
+
+
 # ---- the program ----
 
 

@@ -27,6 +27,21 @@ Result<Elf64_Ehdr> read_header(ByteSpan file) {
   return header;
 }
 
+/// A table of strings of the file.
+Result<std::string_view> strings_at(ByteSpan file, const Elf64_Shdr& section) {
+  if (section.sh_offset > file.size() || section.sh_size > file.size() - section.sh_offset)
+    return fail(Errc::Truncated, "the ELF file ends early", section.sh_offset);
+  return std::string_view(reinterpret_cast<const char*>(file.data()) + section.sh_offset,
+                          section.sh_size);
+}
+
+/// The text at an offset of such a table; empty behind its end.
+std::string_view text_at(std::string_view table, uint64_t offset) {
+  if (offset >= table.size()) return {};
+  const std::string_view rest = table.substr(offset);
+  return rest.substr(0, rest.find('\0'));
+}
+
 }  // namespace
 
 Result<ElfProgram> read_elf_program(ByteSpan file) {
@@ -42,30 +57,36 @@ Result<ElfProgram> read_elf_program(ByteSpan file) {
 
 Result<ProbeSymbols> read_probe_symbols(ByteSpan file) {
   ASSAY_TRY(const Elf64_Ehdr header, read_header(file));
+  ProbeSymbols found;
+  bool has_symbols = false;
   for (uint64_t i = 0; i < header.e_shnum; ++i) {
-    ASSAY_TRY(const auto section,
-              read_at<Elf64_Shdr>(file, header.e_shoff + i * sizeof(Elf64_Shdr)));
-    if (section.sh_type != SHT_DYNSYM) continue;
-    ASSAY_TRY(const auto names,
-              read_at<Elf64_Shdr>(file, header.e_shoff + section.sh_link * sizeof(Elf64_Shdr)));
-    if (names.sh_offset > file.size() || names.sh_size > file.size() - names.sh_offset)
-      return fail(Errc::Truncated, "the ELF file ends early", names.sh_offset);
-    const std::string_view table(reinterpret_cast<const char*>(file.data()) + names.sh_offset,
-                                 names.sh_size);
-    ProbeSymbols found;
+    const auto section_at = [&](uint64_t index) {
+      return read_at<Elf64_Shdr>(file, header.e_shoff + index * sizeof(Elf64_Shdr));
+    };
+    ASSAY_TRY(const Elf64_Shdr section, section_at(i));
+    if (section.sh_type != SHT_DYNSYM && section.sh_type != SHT_DYNAMIC) continue;
+    ASSAY_TRY(const Elf64_Shdr strings, section_at(section.sh_link));
+    ASSAY_TRY(const std::string_view table, strings_at(file, strings));
+    if (section.sh_type == SHT_DYNAMIC) {
+      for (uint64_t entry = 0; entry < section.sh_size / sizeof(Elf64_Dyn); ++entry) {
+        ASSAY_TRY(const auto tag,
+                  read_at<Elf64_Dyn>(file, section.sh_offset + entry * sizeof(Elf64_Dyn)));
+        if (tag.d_tag == DT_FILTER) found.filtee = text_at(table, tag.d_un.d_val);
+      }
+      continue;
+    }
+    has_symbols = true;
     for (uint64_t symbol = 0; symbol < section.sh_size / sizeof(Elf64_Sym); ++symbol) {
       ASSAY_TRY(const auto entry,
                 read_at<Elf64_Sym>(file, section.sh_offset + symbol * sizeof(Elf64_Sym)));
-      if (entry.st_name >= table.size()) continue;
-      const std::string_view rest = table.substr(entry.st_name);
-      const std::string_view name = rest.substr(0, rest.find('\0'));
+      const std::string_view name = text_at(table, entry.st_name);
       found.any |= name.starts_with("_ZN3atb5Probe");
       found.cxx11 |= name.find("Probe") != std::string_view::npos &&
                      name.find("cxx11") != std::string_view::npos;
     }
-    return found;
   }
-  return fail(Errc::Invalid, "the ELF file has no dynamic symbol table");
+  if (!has_symbols) return fail(Errc::Invalid, "the ELF file has no dynamic symbol table");
+  return found;
 }
 
 uint16_t own_elf_machine() {

@@ -3,6 +3,7 @@
 // Layout: System V ABI, chapters 4 and 5 (<elf.h>); 64-bit little-endian files only.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
@@ -23,6 +24,8 @@ struct ProbeSymbols {
   // one of them passes strings of libstdc++'s newer ABI; the original looked for it with nm and
   // grep
   bool cxx11 = false;
+  // The library for which this one is another name (DT_FILTER): it has the symbols.
+  std::string filtee;
 };
 
 /// errors   those above; Invalid: no dynamic symbol table

@@ -38,27 +38,31 @@ Result<ProbeLibrary> preloadable(const std::string& path, bool ours) {
   return ProbeLibrary{path, ours};
 }
 
-/// A library that the loader would refuse, or that interposes nothing, is told apart before the
-/// program starts.
-Status check_is_probe(const std::string& path) {
+/// The probe that `path` is, or for which it is another name. A library that the loader would
+/// refuse, or that interposes nothing, is told apart before the program starts.
+Result<std::string> probe_of(const std::string& path, bool follows_names = true) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   ASSAY_TRY(const ElfProgram program, in_file(path, read_elf_program(file.bytes())));
   if (program.machine != own_elf_machine())
     return fail(Error{Errc::Unsupported, path, std::nullopt, "is a library for another processor"});
   ASSAY_TRY(const ProbeSymbols symbols, in_file(path, read_probe_symbols(file.bytes())));
+  if (follows_names && !symbols.filtee.empty() && !symbols.any) {
+    const std::string real = real_path(path);  // it stands for one beside the file, not the link
+    return probe_of(real.substr(0, real.rfind('/') + 1) + symbols.filtee, false);
+  }
   if (!symbols.any) {
     return fail(Error{Errc::Invalid, path, std::nullopt,
                       "is no probe library: it does not export ATB's probe interface"});
   }
-  return {};
+  return path;
 }
 
 Result<ProbeLibrary> named_library(const std::string& path, const char* source) {
   if (!is_file(path))
     return fail(Error{Errc::NotFound, path, std::nullopt,
                       std::string("no such probe library (") + source + ")"});
-  ASSAY_TRY_STATUS(check_is_probe(path));
-  return preloadable(real_path(path), false);
+  ASSAY_TRY(const std::string probe, probe_of(path));
+  return preloadable(real_path(probe), false);
 }
 
 Result<ProbeLibrary> toolkit_library(bool cxx11) {
