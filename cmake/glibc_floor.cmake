@@ -14,8 +14,12 @@ endif()
 
 # assay_ship(target): links a program or library the way that all of them are shipped.
 function(assay_ship target)
-  target_link_options(${target} PRIVATE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack LINKER:--no-undefined
+  target_link_options(${target} PRIVATE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack
                                         LINKER:--gc-sections $<$<CONFIG:Release>:LINKER:-s>)
+  get_target_property(kind ${target} TYPE)
+  if(NOT kind STREQUAL "MODULE_LIBRARY")  # Python's functions are those of the process
+    target_link_options(${target} PRIVATE LINKER:--no-undefined)
+  endif()
   if(TARGET older_glibc)
     # A program: what the libraries that it is linked with ask this machine's glibc for is no matter of ours.
     target_link_options(${target} PRIVATE -L${ASSAY_GLIBC_STUBS} LINKER:--allow-shlib-undefined)

@@ -4,10 +4,10 @@
 
     glibc_stubs.py FLOOR FOLDER COMPILER...      for example 2.28 build/glibc-2.28 g++
 
-A program linked with `-L FOLDER` asks for no symbol version above FLOOR and so loads on every glibc from there on; a function
-that came later is missing when it is linked (src/base/older_glibc.cpp has those that we and the C++ run time need). The
-libraries of FOLDER hold names and versions, no code. Functions that moved into libc with 2.32 and 2.34 stand where they
-were, in libpthread and libdl, which a newer glibc still has.
+A program linked with `-L FOLDER` asks for no symbol version above FLOOR and so loads on every glibc from there on; a
+function that came later is missing when it is linked (src/base/older_glibc.cpp has those that we and the C++ run time
+need). The libraries of FOLDER hold names and versions, no code. Functions that moved into libc with 2.32 and 2.34 stand
+where they were, in libpthread and libdl, which a newer glibc still has.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def main() -> int:
     parts["libm.so.6"] = symbols_of(file_of("libm.so.6"), floor)
     for name, symbols in parts.items():
         write_library(folder / name, symbols, compiler)
-    # What `-lc` finds is a script, which also names the part of the C library that is linked statically, and the loader.
+    # What `-lc` finds is a script, which also names the static part of the C library, and the loader.
     script = Path(file_of("libc.so")).read_text()
     moved = f" AS_NEEDED ( {folder / 'libpthread.so.0'} {folder / 'libdl.so.2'} ) "
     script = re.sub(r"\S+/libc\.so\.6", str(folder / "libc.so.6") + moved, script)

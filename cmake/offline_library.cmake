@@ -1,11 +1,11 @@
 # libassay.so: the offline half (readers, comparison, opcheck, verdict, reports, commands) and the modules below it, linked once.
-# The command and the Python modules are small programs on it; each of them with a copy of its own was 44 MB.
+# The Python modules are small programs on it, and the command loads it; each of them with a copy of its own was 44 MB.
 #
 # Exceptions (there is no memory, no thread can be started) pass from the library into programs on it, which therefore have
 # the property ASSAY_ON_LIBRARY (cmake/compile_options.cmake) and take the C++ run time of exceptions from the library.
 #
-# Wheels put it into the package, beside the modules. The command looks for it from <prefix>/bin in the places that pip has for
-# packages, the last one that of `pip install --target`.
+# Wheels put it into the package, beside the modules, for pip leaves no other folder alone in all its ways. src/cli/main.cpp finds it
+# there from <prefix>/bin.
 function(assay_add_offline_library)
   set(modules base tensor stats remote measure formats topology run pair reference compare opcheck locate repeat engines report vendor cli)
   list(TRANSFORM modules PREPEND assay_)
@@ -25,12 +25,4 @@ function(assay_add_offline_library)
   if(SKBUILD)
     install(TARGETS assay_offline LIBRARY DESTINATION assay)
   endif()
-endfunction()
-
-# Sets `variable` to the ways from <prefix>/bin to the package, as RPATH.
-function(assay_library_rpaths variable)
-  find_package(Python 3.9 COMPONENTS Interpreter REQUIRED)
-  set(python python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})
-  set(${variable} "$ORIGIN/../lib/${python}/site-packages/assay;$ORIGIN/../lib64/${python}/site-packages/assay;\
-$ORIGIN/../lib/${python}/dist-packages/assay;$ORIGIN/../assay" PARENT_SCOPE)
 endfunction()

@@ -52,7 +52,7 @@ template <typename T>
 #define ASSAY_CHECK(condition, why)                                                                \
   do {                                                                                             \
     if (!(condition)) {                                                                            \
-      std::fprintf(stderr, "%s:%d: check failed: %s (%s)\n", __FILE__, __LINE__, #condition, why); \
+      std::fprintf(stderr, "%s:%d: check failed: %s (%s)\n", __FILE_NAME__, __LINE__, #condition, why); \
       std::abort();                                                                                \
     }                                                                                              \
   } while (false)

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/msit_main.hpp"
+#include "cli/version.hpp"
 #include "remote/remote_files.hpp"
 
 namespace assay::cli {
@@ -17,7 +18,12 @@ namespace {
 int run_without_command(const Words& words) {
   const std::string word = words.empty() ? "" : words[0];
   if (word == "--help" || word == "-h") return print_help(commands_page());
-  if (word == "--version" || word == "-V") return print_result("assay " ASSAY_VERSION "\n", kSame);
+  if (word == "--version" || word == "-V") {
+    if (words.size() > 1 && words[1] != "--verbose")
+      return report_error(unknown_word_text("option", words[1], {"--verbose"}),
+                          "assay --version --verbose");
+    return print_result(words.size() > 1 ? long_version_text() : version_text(), kSame);
+  }
   if (!words.empty() && !word.starts_with('-')) return unknown_command(word);
   if (!words.empty())
     return report_error(unknown_word_text("option", word, {"--help", "--version"}),
@@ -58,3 +64,6 @@ int assay_main(int argc, char** argv) {
 }
 
 }  // namespace assay::cli
+
+// What the command looks up in the library (main.cpp).
+extern "C" int assay_main(int argc, char** argv) { return assay::cli::assay_main(argc, argv); }

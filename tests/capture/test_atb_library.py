@@ -48,7 +48,7 @@ def test_it_leaves_the_librarys_own_helpers_alone():
 
 def test_it_needs_glibc_and_nothing_else():
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", tool("readelf", "-d", LIBRARY))
-    # ld-linux: thread-local storage of the C++ runtime inside; libm: of the statistics; the others are libc since glibc 2.34
+    # ld-linux: thread-local storage of the C++ runtime inside; libm: of the statistics; the others are in libc by now
     assert {re.sub(r"[-.].*", "", name) for name in needed} <= {"libc", "libm", "libpthread", "libdl", "ld"}
     undefined = tool("nm", "-D", "--undefined-only", LIBRARY).split("\n")
     foreign = [line for line in undefined if line.strip() and "@GLIBC_" not in line and line.split()[0] != "w"]
@@ -72,7 +72,7 @@ def test_the_shims_share_no_weak_symbol():
 
 
 def test_the_original_names_lead_to_the_one_library(tmp_path):
-    """For a host that preloads one of them, or both, it is as if it preloaded the library; without it they do nothing unnoticed."""
+    """For a host that preloads one of them, or both, it is as if it preloaded the library; alone they are refused."""
     names = [LIBRARY.with_name(f"libatb_probe_abi{abi}.so") for abi in (0, 1)]
     assert all(name.stat().st_size < 20_000 for name in names)
     steps = ("pid=77", "nested=2")

@@ -172,7 +172,10 @@ def test_a_name_of_the_original_is_the_probe_beside_it(tmp_path):
     alone.write_bytes((own / alone.name).read_bytes())
     done = run("dump", "-o", tmp_path / "out2", "--probe-library", alone, "--", program)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"error: {tmp_path}/libatb_probe.so: cannot open: No such file or directory\nnext: assay doctor\n"
+    assert (
+        done.stderr
+        == f"error: {tmp_path}/libatb_probe.so: cannot open: No such file or directory\nnext: assay doctor\n"
+    )
 
 
 # ---- the program ----

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +29,22 @@ def test_without_arguments_the_help_goes_to_stderr_and_the_status_says_usage(ass
 def test_version_is_one_line(assay):
     done = assay("--version")
     assert (done.returncode, done.stdout) == (0, "assay 0.1.0\n")
+
+
+def test_the_long_version_says_what_a_report_of_a_defect_needs(assay):
+    done = assay("--version", "--verbose")
+    first, *lines = done.stdout.splitlines()
+    assert (done.returncode, first) == (0, "assay 0.1.0")
+    said = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert list(said) == ["commit", "compiler", "system", "glibc", "processor", "components"]
+    assert re.fullmatch(r"unknown|[0-9a-f]{40}\+?", said["commit"])
+    assert said["system"].split() == [os.uname().sysname, os.uname().release, os.uname().machine]
+    assert said["glibc"].startswith(os.confstr("CS_GNU_LIBC_VERSION").split()[1])
+    flags = Path("/proc/cpuinfo").read_text()
+    assert ("AVX-512" in said["processor"]) == all(f" {flag}" in flags for flag in ("avx512f", "avx512bw", "avx512vl"))
+    for component in ("OpenBLAS 0.", "zlib 1.", "nlohmann-json 3.", "libstdc++ ", "d3-scale "):
+        assert component in said["components"]
+    assert assay("--version", "--verbos").stderr.startswith("error: unknown option --verbos; did you mean --verbose?")
 
 
 # ---- help ----

@@ -82,6 +82,7 @@ function(find_page_libraries)
 endfunction()
 
 find_page_libraries()
+set_property(GLOBAL PROPERTY ASSAY_PAGE_D3_FILES ${page_d3_files})  # for cmake/build_facts.cmake
 list(TRANSFORM page_modules PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/html/" OUTPUT_VARIABLE page_module_files)
 list(TRANSFORM page_module_files APPEND ".js")
 join_modules(ASSAY_PAGE_MODULES ${page_dagre} ${page_module_files})
