@@ -130,7 +130,9 @@ wheels: $(WHEELS)
 	@ls -l dist
 
 smoke: wheels
+	@tools/setup.sh build demo test
 	$(PY) tools/smoke_test.py dist
+	$(PY) tools/smoke_roots.py dist
 
 clean:
 	rm -rf build dist .venv demo-output

@@ -151,12 +151,33 @@ def configure(build: Path, chosen: dict[str, str], log: Path) -> int:
     return run(["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", *fixed, *defined], log)
 
 
+def cached(build: Path, name: str) -> str:
+    """A variable of CMake's cache; empty when it is not there."""
+    found = re.search(rf"^{name}:\w+=(.*)$", (build / "CMakeCache.txt").read_text(), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def wheel_environment(build: Path) -> dict[str, str]:
+    """What gives a wheel its platform, and the same bytes each time: the time of the commit for every file in it."""
+    wanted = {}
+    oldest = cached(build, "ASSAY_GLIBC")
+    if oldest and sys.platform == "linux":
+        # What sysconfig, and with it the build backend, takes for the platform. smoke_test.py holds the files to it.
+        wanted["_PYTHON_HOST_PLATFORM"] = f"manylinux_{oldest.replace('.', '_')}_{os.uname().machine}"
+    if "SOURCE_DATE_EPOCH" not in os.environ:
+        git = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+        when = subprocess.run(git, text=True, capture_output=True, check=False)
+        if when.returncode == 0:
+            wanted["SOURCE_DATE_EPOCH"] = when.stdout.strip()
+    return wanted
+
+
 def make_wheels(build: Path, chosen: dict[str, str], folder: Path, log: Path) -> int:
     """Makes both wheels in a fresh folder; returns the status of pip."""
     shutil.rmtree(folder, ignore_errors=True)
     pip = [str(ROOT / ".venv/bin/pip"), "wheel", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
     where = ["-C", f"build-dir={build}", "-w", str(folder), str(ROOT), str(ROOT / "compat")]
-    return run([*pip, *where], log, **chosen)
+    return run([*pip, *where], log, **{**chosen, **wheel_environment(build)})
 
 
 def main() -> int:

@@ -4,7 +4,7 @@
 #   tools/setup.sh GROUP ...
 #     build      compiler, libraries, what builds the Python modules
 #     demo       PyTorch and transformers
-#     test       GoogleTest, pytest, a browser, a spreadsheet, valgrind, ggml engines, linters of Python
+#     test       GoogleTest, pytest, a browser, a spreadsheet, valgrind, debootstrap, ggml engines, auditors and linters of Python
 #     lint       clang-format, codespell
 #     sanitize   clang with its run-time libraries
 #     bench      google-benchmark
@@ -25,7 +25,7 @@ if wants build; then
   "$python" -c 'import os, sysconfig; assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null ||
     packages+=(python3-dev)
 fi
-if wants test; then packages+=(libgtest-dev libgmock-dev librapidcheck-dev protobuf-compiler chromium libreoffice-calc-nogui valgrind); fi
+if wants test; then packages+=(libgtest-dev libgmock-dev librapidcheck-dev protobuf-compiler chromium libreoffice-calc-nogui valgrind debootstrap); fi
 if wants lint; then packages+=(clang-format-19 codespell); fi
 if wants sanitize; then packages+=(clang-19 lld-19 libclang-rt-19-dev); fi
 if wants bench; then packages+=(libbenchmark-dev); fi

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Installs the wheels of a folder into a fresh virtual environment and uses them as a new user would.
+"""Audits the wheels of a folder, installs them into a fresh virtual environment and uses them as a new user would.
 
-No compiler is on PATH there. What runs inside a host may need nothing but the C library, everything else that, zlib,
-libgcc_s (which comes with every glibc) and our own library.
+No compiler is on PATH there. What runs inside a host may need nothing but the C library, everything else that, libgcc_s
+(which comes with every glibc) and our own library; none of it a version of a symbol that the wheel's platform lacks.
 
     tools/smoke_test.py dist
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,13 +18,19 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import zipfile
 from pathlib import Path
+
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 # What every Linux machine has (the manylinux policy): libc and its parts, the loader. Not libpython.
 IN_A_HOST = r"libc|libm|libdl|libpthread|librt|ld-linux.*|linux-vdso"
 # Of the offline half: libassay.so and what stands on it.
-OFFLINE = rf"{IN_A_HOST}|libz|libgcc_s|libassay"
+OFFLINE = rf"{IN_A_HOST}|libgcc_s|libassay"
 OFFLINE_FILES = re.compile(r"^(assay|libassay\.so|_core\..*|_opcheck\..*)$")
+
+MOST_BYTES = 15_000_000  # of a wheel
 
 CHECK = """
 import assay, assay._core, assay._capture, assay.reference, numpy as np, tempfile, os
@@ -74,6 +81,7 @@ def run(command: list[str], path: str, **options: object) -> str:
 def main() -> int:
     """Returns 0 when the installed wheels work."""
     wheels = sorted(str(wheel) for wheel in Path(sys.argv[1]).glob("*.whl"))
+    audit(next(Path(wheel) for wheel in wheels if "assay_llm" in wheel))
     with tempfile.TemporaryDirectory() as folder:
         environment = Path(folder) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
@@ -104,6 +112,48 @@ def main() -> int:
         check_pytest_plugin(environment, Path(folder) / "project")
         check_other_places(Path(sys.argv[1]), python, folder, binaries)
     return 0
+
+
+def audit(wheel: Path) -> None:
+    """What the file itself says: its size, its platform, the stable ABI of its modules, its list of components."""
+    size = wheel.stat().st_size
+    assert size <= MOST_BYTES, f"{wheel.name} has {size} bytes"
+    platform = re.search(r"manylinux_(\d+)_(\d+)_\w+", wheel.name)
+    assert platform, f"{wheel.name} says nothing of the glibc that it needs"
+    tools = Path(sys.executable).parent
+    shown = output([str(tools / "auditwheel"), "show", str(wheel)])
+    assert f'platform tag: "{platform[0]}"' in re.sub(r"\s+", " ", shown), shown
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+        newest = {path.name: newest_glibc(path) for path in Path(folder).rglob("*") if path.is_file() and is_elf(path)}
+        too_new = {name: version for name, version in newest.items() if version > (int(platform[1]), int(platform[2]))}
+        assert newest and not too_new, too_new
+        bill = next(Path(folder).glob("*.dist-info/sboms/*.cdx.json")).read_text()
+        assert next(Path(folder).glob("*.dist-info/licenses/third-party/OpenBLAS.txt")).stat().st_size > 0
+    problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill)
+    assert problem is None, problem
+    components = {part["name"]: part.get("version") for part in json.loads(bill)["components"]}
+    assert all(components.values()) and {"OpenBLAS", "zlib", "libstdc++", "nlohmann-json"} <= set(components), (
+        components
+    )
+    if "-abi3-" in wheel.name:
+        output([str(tools / "abi3audit"), "--strict", str(wheel)])
+    print(f"smoke: {wheel.name}: {size / 1e6:.1f} MB, {len(newest)} native files, {len(components)} components")
+
+
+def output(command: list[str]) -> str:
+    """Runs an auditor; what it says, or the end of this program."""
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        sys.exit(f"smoke: {' '.join(command)} failed with {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def newest_glibc(path: Path) -> tuple[int, ...]:
+    """The newest version of glibc's symbols that an ELF file asks for; (0,) for none."""
+    text = subprocess.run(["readelf", "-VW", str(path)], check=True, text=True, capture_output=True).stdout
+    found = re.findall(r"Name: GLIBC_([0-9.]+)", text)
+    return max((tuple(int(part) for part in version.split(".")) for version in found), default=(0,))
 
 
 def check_pytest_plugin(environment: Path, project: Path) -> None:

@@ -244,7 +244,7 @@ def test_blocks_that_cannot_run_say_why_and_are_counted(capsys):
         for block in not_run:
             print(f"  {block.place}: {block.mark.partition(':')[2].strip()}")
     assert all(len(block.mark.partition(":")[2].split()) >= 3 for block in not_run)
-    assert len(not_run) <= 14, "more blocks than before are not run"
+    assert len(not_run) <= 15, "more blocks than before are not run"
     assert len(RUN) >= 20
 
 
