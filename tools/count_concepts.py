@@ -136,7 +136,7 @@ def _binders(root: Path) -> list[str]:
     by_hand = (
         path
         for path in rows
-        if path.stem not in ("operators", "bind_aten") and re.search(r"\b(?:nb|nanobind)::", path.read_text("utf-8"))
+        if path.stem not in ("operators", "bind_aten") and re.search(r"\b(?:py|binding)::", path.read_text("utf-8"))
     )
     return sorted(path.relative_to(root).as_posix() for path in by_hand)
 

@@ -1,10 +1,15 @@
 """Native half of assay for offline work: runs, tensor files, comparison."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Any
 
-from numpy.typing import NDArray
+ReadOnlyArray = Any  # NumPy's, or with __dlpack__(), or a buffer; in memory of the CPU
 
+class _LentMemory:
+    """Memory of a tensor, as NumPy asks for it."""
+
+    @property
+    def __array_struct__(self) -> object: ...
 
 class TensorStats:
     """
@@ -44,11 +49,9 @@ class TensorStats:
     def has_non_finite(self) -> bool: ...
 
     def with_non_finite(self) -> TensorStats:
-        """
-        The numbers that IEEE arithmetic over all values gives, as torch and NumPy do.
-        """
+        """The numbers that IEEE arithmetic over all values gives, as torch and NumPy do."""
 
-    def __eq__(self, arg: TensorStats, /) -> bool: ...
+    def __eq__(self, other: object) -> bool: ...
 
     def __repr__(self) -> str: ...
 
@@ -75,18 +78,16 @@ class Tensor:
         """True when torch saved the tensor with its lazy negative bit set."""
 
     def raw(self) -> object:
-        """
-        Read-only array over the file's bytes; types that NumPy lacks as unsigned integers.
-        """
+        """Read-only array over the file's bytes; types that NumPy lacks as unsigned integers."""
 
     def stats(self) -> TensorStats: ...
 
     def digest(self) -> str: ...
 
-def stats_of_array(array: Annotated[NDArray, dict(device='cpu', writable=False)], dtype: str) -> TensorStats:
+def stats_of_array(array: ReadOnlyArray, dtype: str) -> TensorStats:
     """Statistics of an array whose elements are of the named type."""
 
-def digest_of_array(array: Annotated[NDArray, dict(device='cpu', writable=False)], dtype: str) -> str:
+def digest_of_array(array: ReadOnlyArray, dtype: str) -> str:
     """XXH3-128 of the elements in C order, 32 hex digits."""
 
 class Record:
@@ -200,9 +201,7 @@ class Run:
         """Ascending."""
 
     def named(self, name: bytes) -> list[int]:
-        """
-        Indices of the records of a node, of one of its roles, or of one tensor.
-        """
+        """Indices of the records of a node, of one of its roles, or of one tensor."""
 
     @property
     def layer_type(self) -> str:
@@ -257,20 +256,14 @@ class _Comparison:
 def compare_runs(golden: str, mine: str, *, level: str = 'api', stats: bool = False, weights: bool = False, compat: str = 'none', atol: float | None = None, rtol: float | None = None, cos: float | None = None, rel_l2: float | None = None, thresholds: str = '', map: str = '', mapping_file: str = '', algorithm_files: Sequence[str] = [], algorithms: Sequence[tuple[str, object]] = [], token_map: Sequence[tuple[int, int]] = [], ranks: Sequence[int] = [], parallel: str = '', allow_unmatched: Sequence[str] = [], jobs: int = 0, max_memory: int = 0) -> _Comparison:
     """Compares two runs by path; thresholds and map are JSON texts."""
 
-def compare_arrays(golden: Annotated[NDArray, dict(device='cpu', writable=False)], mine: Annotated[NDArray, dict(device='cpu', writable=False)], *, compat: str = 'none', kl_divergence: bool = True, jobs: int = 1) -> dict:
-    """
-    All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released.
-    """
+def compare_arrays(golden: ReadOnlyArray, mine: ReadOnlyArray, *, compat: str = 'none', kl_divergence: bool = True, jobs: int = 1) -> dict:
+    """All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released."""
 
 def text_metrics() -> list:
-    """
-    Each metric of texts: name, limit, largest limit, whether scores are whole, whether small is good.
-    """
+    """Each metric of texts: name, limit, largest limit, whether scores are whole, whether small is good."""
 
 def text_score(name: str, output: bytes, expected: bytes) -> float:
-    """
-    The score of a text, both in UTF-8. ValueError: a text without words has no rates.
-    """
+    """The score of a text, both in UTF-8. ValueError: a text without words has no rates."""
 
 class ShapeTable:
     """Types and shapes from operation lists."""

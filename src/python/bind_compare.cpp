@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparison for Python: two runs by path, two arrays in memory.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
-#include <nanobind/stl/vector.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -15,8 +7,10 @@
 #include "engines/engines.hpp"
 #include "locate/verdict/locate.hpp"
 #include "measure/text_metrics.hpp"
+#include "python/binding/class.hpp"
 #include "python/module.hpp"
 #include "python/table_rows.hpp"
+#include "python/tensor_array.hpp"
 #include "report/files.hpp"
 #include "report/html/comparison_page.hpp"
 #include "report/table.hpp"
@@ -24,47 +18,15 @@
 #include "tensor/convert.hpp"
 #include "vendor/compat.hpp"
 
-namespace nb = nanobind;
+namespace py = assay::binding;
+using namespace py::literals;
 
 namespace assay::python {
 namespace {
 
-using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
-
-/// A view of a foreign array's memory: no copy. The array must outlive the view.
-TensorView view_of(const AnyArray& array) {
-  const std::optional<DType> dtype =
-      dtype_from_dlpack(array.dtype().code, array.dtype().bits, array.dtype().lanes);
-  if (!dtype)
-    raise(
-        {Errc::Unsupported, {}, std::nullopt, "the array has an element type that no tensor has"});
-  Dims shape;
-  Dims strides;
-  // Negative strides reach below the first element, so the storage starts at the lowest address.
-  int64_t lowest = 0;
-  int64_t highest = 0;
-  bool is_empty = false;
-  for (size_t i = 0; i < array.ndim(); ++i) {
-    const auto size = static_cast<int64_t>(array.shape(i));
-    const int64_t stride = array.stride(i);
-    shape.push_back(size);
-    strides.push_back(stride);
-    is_empty = is_empty || size == 0;
-    if (size > 0) (stride < 0 ? lowest : highest) += (size - 1) * stride;
-  }
-  const auto element_bytes = static_cast<int64_t>(info(*dtype).element_bits / 8);
-  const auto* first = static_cast<const std::byte*>(array.data());
-  ByteSpan storage;
-  if (!is_empty) {
-    storage = {first + lowest * element_bytes,
-               static_cast<size_t>((highest - lowest + 1) * element_bytes)};
-  }
-  return value_or_raise(make_view(*dtype, shape, strides, storage, is_empty ? 0 : -lowest));
-}
-
-nb::dict metrics_dict(const measure::PairMetrics& m) {
+py::Dict metrics_dict(const measure::PairMetrics& m) {
   static constexpr const char* kStates[] = {"compared", "empty", "count_mismatch", "non_finite"};
-  nb::dict out;
+  py::Dict out;
   out["state"] = kStates[static_cast<size_t>(m.state)];
   const std::pair<const char*, int64_t> counts[] = {
       {"value_count", m.value_count},
@@ -91,10 +53,10 @@ nb::dict metrics_dict(const measure::PairMetrics& m) {
 // and a text. Called with the GIL held, one call at a time.
 class CallableAlgorithm final : public compare::Algorithm {
  public:
-  CallableAlgorithm(std::string name, nb::object function)
+  CallableAlgorithm(std::string name, py::Object function)
       : name_(std::move(name)), function_(std::move(function)) {}
   ~CallableAlgorithm() override {
-    const nb::gil_scoped_acquire gil;
+    const py::GilHeld gil;
     function_.reset();
   }
   CallableAlgorithm(const CallableAlgorithm&) = delete;
@@ -106,13 +68,13 @@ class CallableAlgorithm final : public compare::Algorithm {
                                                 const TensorView& mine) override {
     std::vector<float> golden_values = floats_of(golden);
     std::vector<float> mine_values = floats_of(mine);
-    const nb::gil_scoped_acquire gil;
+    const py::GilHeld gil;
     compare::AlgorithmValue out;
     try {
-      const nb::object result = function_(array_of(golden_values), array_of(mine_values));
-      if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) {
+      const py::Object result = function_(array_of(golden_values), array_of(mine_values));
+      if (py::is_instance<py::Tuple>(result) || py::is_instance<py::List>(result)) {
         store(result[0], &out);
-        out.message = nb::cast<std::string>(nb::str(result[1]));
+        out.message = py::cast<std::string>(py::checked(PyObject_Str(result[1].ptr())));
       } else {
         store(result, &out);
       }
@@ -129,22 +91,25 @@ class CallableAlgorithm final : public compare::Algorithm {
     read_values(view, 0, elements, values);
     return {values.begin(), values.end()};
   }
-  static nb::object array_of(std::vector<float>& values) {
-    return nb::cast(nb::ndarray<nb::numpy, float>(values.data(), {values.size()}),
-                    nb::rv_policy::copy);
+  static py::Object array_of(std::vector<float>& values) {
+    const auto count = static_cast<int64_t>(values.size());
+    const int64_t stride = 1;
+    const py::ElementType type{py::ElementType::Float, 32};
+    const auto* const data = reinterpret_cast<const std::byte*>(values.data());
+    return py::lend_to_numpy(data, type, {&count, 1}, {&stride, 1}, py::none()).attr("copy")();
   }
-  static void store(const nb::object& value, compare::AlgorithmValue* out) {
-    if (nb::isinstance<nb::str>(value)) {
-      out->value = nb::cast<std::string>(value);
-    } else if (nb::isinstance<nb::int_>(value)) {
-      out->value = nb::cast<int64_t>(value);
+  static void store(const py::Object& value, compare::AlgorithmValue* out) {
+    if (py::is_instance<py::Str>(value)) {
+      out->value = py::cast<std::string>(value);
+    } else if (py::is_instance<int64_t>(value)) {
+      out->value = py::cast<int64_t>(value);
     } else {
-      out->value = nb::cast<double>(nb::float_(value));
+      out->value = py::cast<double>(py::checked(PyNumber_Float(value.ptr())));
     }
   }
 
   std::string name_;
-  nb::object function_;
+  py::Object function_;
 };
 
 /// The result together with the runs, whose records the list of unmatched tensors names.
@@ -167,8 +132,8 @@ struct ComparisonObject {
   }
 
   /// As in rows(), of the rows with the largest errors only.
-  [[nodiscard]] nb::list worst(size_t count) const {
-    nb::list rows;
+  [[nodiscard]] py::List worst(size_t count) const {
+    py::List rows;
     for (const compare::Row* row : comparison.worst_rows(count)) {
       compare::Sheet one;
       one.name = sheet_of(row).name;
@@ -178,9 +143,9 @@ struct ComparisonObject {
     return rows;
   }
 
-  [[nodiscard]] nb::dict counts() const {
+  [[nodiscard]] py::Dict counts() const {
     const compare::Comparison::Counts found = comparison.counts();
-    nb::dict dict;
+    py::Dict dict;
     dict["pairs"] = found.pairs;
     dict["identical"] = found.identical;
     dict["beyond_limits"] = found.failed;
@@ -196,7 +161,7 @@ struct PythonOptions {
   bool stats = false;
   bool weights = false;
   std::vector<std::string> algorithm_files;
-  std::vector<std::pair<std::string, nb::object>> algorithms;
+  std::vector<std::pair<std::string, py::Object>> algorithms;
   std::optional<double> atol, rtol, cos, rel_l2;
   std::vector<std::pair<int64_t, int64_t>> token_map;
   std::vector<int> ranks;
@@ -264,11 +229,11 @@ Status write_page(ComparisonObject& self, const std::string& path) {
 
 }  // namespace
 
-void bind_compare(nb::module_& m) {
-  nb::class_<ComparisonObject>(m, "_Comparison")
+void bind_compare(py::Module& m) {
+  py::Class<ComparisonObject>(m, "_Comparison")
       .def("rows",
            [](const ComparisonObject& self) {
-             nb::list rows;
+             py::List rows;
              for (const compare::Sheet& sheet : self.comparison.sheets) {
                rows.extend(table_rows(
                    report::build_table(self.comparison, sheet, {.style = self.style}), true));
@@ -277,65 +242,64 @@ void bind_compare(nb::module_& m) {
            })
       .def("unmatched",
            [](const ComparisonObject& self) {
-             if (self.comparison.sheets.empty()) return nb::list();
+             if (self.comparison.sheets.empty()) return py::List();
              return table_rows(report::build_unmatched_table(self.comparison.sheets.back(),
                                                              self.golden, self.mine),
                                false);
            })
-      .def("worst", &ComparisonObject::worst, nb::arg("count"))
+      .def("worst", &ComparisonObject::worst, "count"_a)
       .def("counts", &ComparisonObject::counts)
-      .def_prop_ro("coverage",
-                   [](const ComparisonObject& self) {
-                     return self.comparison.sheets.empty()
-                                ? 0.0
-                                : self.comparison.sheets.back().matching.coverage_percent();
-                   })
-      .def_prop_ro("verdict",
-                   [](const ComparisonObject& self) { return report::verdict(self.comparison); })
-      .def_prop_ro("passed",
-                   [](const ComparisonObject& self) -> std::optional<bool> {
-                     if (!self.comparison.judged) return std::nullopt;
-                     return self.comparison.is_within_limits();
-                   })
-      .def_prop_ro("gaps", [](const ComparisonObject& self) { return self.comparison.gaps; })
-      .def_prop_ro("warnings",
-                   [](const ComparisonObject& self) { return self.comparison.warnings; })
-      .def_prop_ro("notes",
-                   [](const ComparisonObject& self) {
-                     std::vector<std::string> notes = self.path_notes;
-                     notes.insert(notes.end(), self.comparison.notes.begin(),
-                                  self.comparison.notes.end());
-                     return notes;
-                   })
+      .property("coverage",
+                [](const ComparisonObject& self) {
+                  return self.comparison.sheets.empty()
+                             ? 0.0
+                             : self.comparison.sheets.back().matching.coverage_percent();
+                })
+      .property("verdict",
+                [](const ComparisonObject& self) { return report::verdict(self.comparison); })
+      .property("passed",
+                [](const ComparisonObject& self) -> std::optional<bool> {
+                  if (!self.comparison.judged) return std::nullopt;
+                  return self.comparison.is_within_limits();
+                })
+      .property("gaps", [](const ComparisonObject& self) { return self.comparison.gaps; })
+      .property("warnings", [](const ComparisonObject& self) { return self.comparison.warnings; })
+      .property("notes",
+                [](const ComparisonObject& self) {
+                  std::vector<std::string> notes = self.path_notes;
+                  notes.insert(notes.end(), self.comparison.notes.begin(),
+                               self.comparison.notes.end());
+                  return notes;
+                })
       .def(
           "text",
           [](const ComparisonObject& self, int width) {
             return report::terminal_report(self.comparison,
                                            {.width = std::max(width, 60), .files = {}});
           },
-          nb::arg("width"))
+          "width"_a)
       .def(
           "write",
           [](const ComparisonObject& self, const std::string& path) {
             Status status;
             {
-              const nb::gil_scoped_release release;
+              const py::GilReleased release;
               status = report::write_report(self.comparison, path, self.style);
             }
             value_or_raise(status);
           },
-          nb::arg("path"))
+          "path"_a)
       .def(
           "write_page",
           [](ComparisonObject& self, const std::string& path) {
             Status status;
             {
-              const nb::gil_scoped_release release;
+              const py::GilReleased release;
               status = write_page(self, path);
             }
             value_or_raise(status);
           },
-          nb::arg("path"));
+          "path"_a);
 
   m.def(
       "compare_runs",
@@ -344,7 +308,7 @@ void bind_compare(nb::module_& m) {
          std::optional<double> rtol, std::optional<double> cos, std::optional<double> rel_l2,
          const std::string& thresholds, const std::string& map, const std::string& mapping_file,
          std::vector<std::string> algorithm_files,
-         std::vector<std::pair<std::string, nb::object>> algorithms,
+         std::vector<std::pair<std::string, py::Object>> algorithms,
          std::vector<std::pair<int64_t, int64_t>> token_map, std::vector<int> ranks,
          const std::string& parallel, std::vector<std::string> allow_unmatched, int jobs,
          uint64_t max_memory) {
@@ -372,61 +336,58 @@ void bind_compare(nb::module_& m) {
                                 paths.programs && compat == "none",
                                 jobs};
       },
-      nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("level") = "api",
-      nb::arg("stats") = false, nb::arg("weights") = false, nb::arg("compat") = "none",
-      nb::arg("atol") = nb::none(), nb::arg("rtol") = nb::none(), nb::arg("cos") = nb::none(),
-      nb::arg("rel_l2") = nb::none(), nb::arg("thresholds") = "", nb::arg("map") = "",
-      nb::arg("mapping_file") = "", nb::arg("algorithm_files") = std::vector<std::string>{},
-      nb::arg("algorithms") = std::vector<std::pair<std::string, nb::object>>{},
-      nb::arg("token_map") = std::vector<std::pair<int64_t, int64_t>>{},
-      nb::arg("ranks") = std::vector<int>{}, nb::arg("parallel") = "",
-      nb::arg("allow_unmatched") = std::vector<std::string>{}, nb::arg("jobs") = 0,
-      nb::arg("max_memory") = 0, "Compares two runs by path; thresholds and map are JSON texts.");
+      "golden"_a, "mine"_a, py::KeywordOnly{}, "level"_a = "api", "stats"_a = false,
+      "weights"_a = false, "compat"_a = "none", "atol"_a = py::none(), "rtol"_a = py::none(),
+      "cos"_a = py::none(), "rel_l2"_a = py::none(), "thresholds"_a = "", "map"_a = "",
+      "mapping_file"_a = "", "algorithm_files"_a = std::vector<std::string>{},
+      "algorithms"_a = std::vector<std::pair<std::string, py::Object>>{},
+      "token_map"_a = std::vector<std::pair<int64_t, int64_t>>{}, "ranks"_a = std::vector<int>{},
+      "parallel"_a = "", "allow_unmatched"_a = std::vector<std::string>{}, "jobs"_a = 0,
+      "max_memory"_a = 0, "Compares two runs by path; thresholds and map are JSON texts.");
 
   m.def(
       "compare_arrays",
-      [](const AnyArray& golden, const AnyArray& mine, const std::string& compat,
+      [](const ReadOnlyArray& golden, const ReadOnlyArray& mine, const std::string& compat,
          bool kl_divergence, int jobs) {
-        const TensorView golden_view = view_of(golden);
-        const TensorView mine_view = view_of(mine);
+        const TensorView golden_view = value_or_raise(view_of(golden));
+        const TensorView mine_view = value_or_raise(view_of(mine));
         const measure::MetricOptions options{
             .rules = value_or_raise(vendor::compat(compat)).conventions.rules,
             .kl_divergence = kl_divergence,
             .jobs = jobs};
         measure::PairMetrics metrics;
         {
-          const nb::gil_scoped_release release;
+          const py::GilReleased release;
           metrics = measure::compare_tensors(golden_view, mine_view, options);
         }
-        nb::dict out = metrics_dict(metrics);
+        py::Dict out = metrics_dict(metrics);
         if (options.rules == measure::MetricRules::Float32)
           out["cmp_fail_reason"] = measure::fail_reason(metrics, options.rules);
         return out;
       },
-      nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("compat") = "none",
-      nb::arg("kl_divergence") = true, nb::arg("jobs") = 1,
+      "golden"_a, "mine"_a, py::KeywordOnly{}, "compat"_a = "none", "kl_divergence"_a = true,
+      "jobs"_a = 1,
       "All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released.");
   m.def(
       "text_metrics",
       [] {
-        nb::list out;
+        py::List out;
         for (const measure::CaseMetric& metric : measure::case_metrics())
-          out.append(nb::make_tuple(metric.name, metric.threshold, metric.largest_threshold,
-                                    metric.is_integer(), metric.is_small_good()));
+          out.append(py::tuple_of(metric.name, metric.threshold, metric.largest_threshold,
+                                  metric.is_integer(), metric.is_small_good()));
         return out;
       },
       "Each metric of texts: name, limit, largest limit, whether scores are whole, whether small "
       "is good.");
   m.def(
       "text_score",
-      [](std::string_view name, const nb::bytes& output, const nb::bytes& expected) {
+      [](const std::string& name, const py::Bytes& output, const py::Bytes& expected) {
         const measure::CaseMetric metric = value_or_raise(measure::parse_case_metric(name));
-        const Result<double> score = measure::case_score(metric, {output.c_str(), output.size()},
-                                                         {expected.c_str(), expected.size()});
-        if (!score) throw nb::value_error(score.error().message.c_str());
+        const Result<double> score = measure::case_score(metric, output.view(), expected.view());
+        if (!score) throw std::invalid_argument(score.error().message);
         return *score;
       },
-      nb::arg("name"), nb::arg("output"), nb::arg("expected"),
+      "name"_a, "output"_a, "expected"_a,
       "The score of a text, both in UTF-8. ValueError: a text without words has no rates.");
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <nanobind/nanobind.h>
 
+#include "python/binding/class.hpp"
 #include "python/module.hpp"
 
-namespace nb = nanobind;
+namespace py = assay::binding;
 
 namespace assay::python {
 namespace {
@@ -15,24 +15,18 @@ struct Raised {
 
 void raise(const Error& error) { throw Raised{error}; }
 
-// What lives when the interpreter ends is the host's: objects that a daemon thread, IPython's among
-// them, or an extension module still refers to. nanobind would call it a mistake of ours, in
-// fifteen lines.
-void be_quiet_at_exit() { nb::set_leak_warnings(false); }
-
-void bind_errors(nb::module_&) {
-  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+void bind_errors() {
+  py::use_exception_translator([] {
     try {
-      std::rethrow_exception(pointer);
+      throw;
     } catch (const Raised& raised) {
       const Error& error = raised.error;
-      const std::string code(errc_name(error.code));
-      nb::object path = error.path.empty() ? nb::none() : nb::object(to_str(error.path));
-      nb::object offset = error.offset ? nb::object(nb::int_(*error.offset)) : nb::none();
-      nb::object exception =
-          nb::module_::import_("assay.errors")
-              .attr("make_error")(nb::str(code.c_str()), to_message(error.message), path, offset);
-      PyErr_SetObject(exception.type().ptr(), exception.ptr());
+      const py::Object path = error.path.empty() ? py::none() : to_str(error.path);
+      const py::Object exception =
+          py::import_module("assay.errors")
+              .attr("make_error")(errc_name(error.code), to_message(error.message), path,
+                                  error.offset);
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
     }
   });
 }

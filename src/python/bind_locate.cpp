@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Naming the first wrong operator.
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-
 #include <memory>
 
 #include "engines/engines.hpp"
 #include "locate/judge/own_error.hpp"
 #include "locate/replay/walk.hpp"
 #include "locate/verdict/locate.hpp"
+#include "python/binding/class.hpp"
 #include "python/module.hpp"
 #include "run/run.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+namespace py = assay::binding;
+using namespace py::literals;
 
 namespace assay::python {
 namespace {
@@ -37,8 +35,8 @@ std::string_view state_name(locate::OwnError::State state) {
   return "failed";
 }
 
-nb::dict output_dict(const locate::Program& program, const locate::OwnError& error) {
-  nb::dict row;
+py::Dict output_dict(const locate::Program& program, const locate::OwnError& error) {
+  py::Dict row;
   if (error.op < program.operators.size()) {
     const locate::Operator& one = program.operators[error.op];
     row["operator"] = to_str(one.name.str());
@@ -49,9 +47,9 @@ nb::dict output_dict(const locate::Program& program, const locate::OwnError& err
   }
   row["output"] = error.output;
   const std::string_view state = state_name(error.state);
-  row["state"] = nb::str(state.data(), state.size());
+  row["state"] = state;
   const std::string_view dtype = name(error.dtype);
-  row["dtype"] = nb::str(dtype.data(), dtype.size());
+  row["dtype"] = dtype;
   row["z"] = error.z;
   row["e"] = error.e;
   row["e2"] = error.e2;
@@ -67,8 +65,8 @@ nb::dict output_dict(const locate::Program& program, const locate::OwnError& err
   return row;
 }
 
-nb::dict finding_dict(const locate::Finding& finding) {
-  nb::dict row;
+py::Dict finding_dict(const locate::Finding& finding) {
+  py::Dict row;
   row["module"] = finding.module;
   row["operator"] = finding.op_type;
   row["node"] = finding.node;
@@ -99,7 +97,7 @@ Result<std::unique_ptr<JudgedRun>> judge(const std::string& path,
 /// "outputs": one dict an output of an operator; "findings", "coarse", "strict", "unjudged": what
 /// they say together.
 /// errors  of open_run()
-nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint64_t sample_above,
+py::Dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint64_t sample_above,
                     bool by_sums) {
   locate::OwnErrorOptions options;
   options.jobs = jobs;
@@ -109,20 +107,20 @@ nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint
   const std::unique_ptr<JudgedRun> all = read_without_gil([&] { return judge(path, options); });
   const locate::Program& program = all->program;
   const locate::OwnErrors& errors = all->errors;
-  nb::dict result;
-  nb::list outputs;
+  py::Dict result;
+  py::List outputs;
   for (const locate::OwnError& error : errors.outputs) outputs.append(output_dict(program, error));
   result["outputs"] = outputs;
-  nb::list findings;
+  py::List findings;
   for (const locate::Finding& finding : errors.findings) findings.append(finding_dict(finding));
   result["findings"] = findings;
-  nb::dict strict;
+  py::Dict strict;
   for (const auto& [dtype, is_strict] : errors.strict)
     strict[std::string(name(dtype)).c_str()] = is_strict;
   result["strict"] = strict;
-  nb::list coarse;
+  py::List coarse;
   for (const locate::CoarseGroup& group : errors.coarse) {
-    nb::dict row;
+    py::Dict row;
     row["pattern"] = group.pattern;
     row["members"] = group.members;
     row["median_z"] = group.median_z;
@@ -132,7 +130,7 @@ nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint
   result["coarse"] = coarse;
   result["judged"] = errors.judged;
   result["judgeable"] = errors.judgeable;
-  nb::dict unjudged;
+  py::Dict unjudged;
   for (const auto& [reason, count] : errors.unjudged) unjudged[reason.c_str()] = count;
   result["unjudged"] = unjudged;
   return result;
@@ -161,7 +159,7 @@ Result<std::unique_ptr<WalkedRuns>> walk_runs(const std::string& golden, const s
 /// "steps": one dict a recorded value of mine; "findings" and how much was judged.
 /// level   "L", "M" or "B"
 /// errors  of open_run() and walk()
-nb::dict walk(const std::string& golden, const std::string& mine, const std::string& level,
+py::Dict walk(const std::string& golden, const std::string& mine, const std::string& level,
               int jobs, uint64_t max_memory) {
   locate::WalkOptions options;
   for (const auto one : {locate::CaptureLevel::Leaves, locate::CaptureLevel::Modules,
@@ -172,11 +170,11 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
   options.max_memory = max_memory;
   const std::unique_ptr<WalkedRuns> all =
       read_without_gil([&] { return walk_runs(golden, mine, options); });
-  nb::dict result;
-  nb::list steps;
+  py::Dict result;
+  py::List steps;
   for (const locate::WalkStep& step : all->walk.steps) {
     const locate::ModuleCall& call = all->mine_program.calls[step.call];
-    nb::dict row;
+    py::Dict row;
     row["module"] = to_str(call.module.str());
     row["step"] = call.step;
     row["input"] = step.input;
@@ -190,9 +188,9 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
     steps.append(row);
   }
   result["steps"] = steps;
-  nb::list findings;
+  py::List findings;
   for (const locate::Finding& finding : all->walk.findings) {
-    nb::dict row = finding_dict(finding);
+    py::Dict row = finding_dict(finding);
     row["kind"] = std::string(locate::kind_name(finding.kind));
     row["also"] = finding.also;
     findings.append(row);
@@ -202,7 +200,7 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
   result["judgeable"] = all->walk.judgeable;
   result["operators_covered"] = all->walk.operators_covered;
   result["operators"] = all->walk.operators;
-  nb::dict unjudged;
+  py::Dict unjudged;
   for (const auto& [reason, count] : all->walk.unjudged) unjudged[reason.c_str()] = count;
   result["unjudged"] = unjudged;
   return result;
@@ -210,7 +208,7 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
 
 }  // namespace
 
-void bind_locate(nb::module_& m) {
+void bind_locate(py::Module& m) {
   m.def("_walk", &walk, "golden"_a, "mine"_a, "level"_a, "jobs"_a = 0,
         "max_memory"_a = uint64_t{2} << 30,
         "The golden run's operators replayed on the values of the run under test, and where it has "

@@ -3,22 +3,19 @@
 #include "engines/engines.hpp"
 #include "opcheck/check.hpp"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <optional>
 
 #include "locate/judge/operator_check.hpp"
 #include "opcheck/registry.hpp"
+#include "python/binding/class.hpp"
 #include "python/module.hpp"
 #include "python/table_rows.hpp"
 #include "report/opcheck_files.hpp"
 #include "report/opcheck_table.hpp"
 #include "report/opcheck_terminal.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+namespace py = assay::binding;
+using namespace py::literals;
 
 namespace assay::python {
 namespace {
@@ -49,10 +46,10 @@ report::OpcheckTableOptions table_of(const opcheck::Report& report) {
   return table;
 }
 
-nb::list rows_of(const opcheck::Report& report) {
+py::List rows_of(const opcheck::Report& report) {
   const report::OpcheckTable table(table_of(report));
   const std::vector<std::string> columns = table.columns();
-  nb::list rows;
+  py::List rows;
   for (const opcheck::CaseResult& result : report.cases) {
     for (const auto& cells : table.rows(result)) rows.append(row_dict(columns, cells));
   }
@@ -69,13 +66,13 @@ std::vector<std::string> write_files(const opcheck::Report& report, const std::s
 
 }  // namespace
 
-void bind_opcheck(nb::module_& m) {
-  nb::class_<opcheck::Report>(m, "_Report")
+void bind_opcheck(py::Module& m) {
+  py::Class<opcheck::Report>(m, "_Report")
       .def("rows", &rows_of)
       .def("counts",
            [](const opcheck::Report& self) {
              const opcheck::Report::Counts counts = self.counts();
-             nb::dict result;
+             py::Dict result;
              result["passed"] = counts.passed;
              result["failed"] = counts.failed;
              result["not_supported"] = counts.not_supported;
@@ -83,15 +80,14 @@ void bind_opcheck(nb::module_& m) {
              result["outputs"] = counts.outputs;
              return result;
            })
-      .def_prop_ro("warnings",
-                   [](const opcheck::Report& self) {
-                     nb::list list;
-                     for (const std::string& warning : self.warnings)
-                       list.append(to_message(warning));
-                     if (!self.nothing_matched.empty())
-                       list.append(to_message("nothing was checked: " + self.nothing_matched));
-                     return list;
-                   })
+      .property("warnings",
+                [](const opcheck::Report& self) {
+                  py::List list;
+                  for (const std::string& warning : self.warnings) list.append(to_message(warning));
+                  if (!self.nothing_matched.empty())
+                    list.append(to_message("nothing was checked: " + self.nothing_matched));
+                  return list;
+                })
       .def("text",
            [](const opcheck::Report& self, int width) {
              report::OpcheckTerminalOptions options;
@@ -119,9 +115,9 @@ void bind_opcheck(nb::module_& m) {
       "path"_a, "ids"_a, "names"_a, "csv"_a, "kernels"_a, "standard"_a, "precision_mode"_a,
       "kl_divergence"_a, "jobs"_a, "max_memory"_a);
   m.def("operators", [] {
-    nb::list list;
+    py::List list;
     for (const opcheck::OperationRow& op : opcheck::all_operators()) {
-      nb::dict entry;
+      py::Dict entry;
       entry["name"] = to_str(op.name);
       entry["variants"] = to_str(op.variants);
       entry["parameters"] = to_str(op.parameters);

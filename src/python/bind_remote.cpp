@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Paths that lie elsewhere: through a helper process like the command's, and "memory://", whose
 // files only this process has, through the same code in this process.
-#include <nanobind/stl/string.h>
 
 #include <memory>
 #include <string>
@@ -11,7 +10,7 @@
 #include "python/module.hpp"
 #include "remote/remote_files.hpp"
 
-namespace nb = nanobind;
+namespace py = assay::binding;
 
 namespace assay::python {
 namespace {
@@ -21,12 +20,12 @@ class InProcessCarrier : public remote::Carrier {
   Status carry(uint64_t, const std::string& request, const OnLine& on_line) override {
     std::vector<std::string> lines;
     {
-      const nb::gil_scoped_acquire acquired;
+      const py::GilHeld acquired;
       try {
-        const nb::object answers =
-            nb::module_::import_("assay._remote").attr("answer_lines")(request);
-        for (const nb::handle line : answers) lines.push_back(nb::cast<std::string>(line));
-      } catch (const nb::python_error& error) {
+        const py::Object answers = py::import_module("assay._remote").attr("answer_lines")(request);
+        py::for_each(answers,
+                     [&](py::Handle line) { lines.push_back(py::cast<std::string>(line)); });
+      } catch (const py::PythonError& error) {
         return fail(Errc::Io, error.what());
       }
     }
@@ -42,8 +41,8 @@ class InProcessCarrier : public remote::Carrier {
 
 void bind_remote() {
   // In a virtual environment the program file of this process is that of another Python.
-  const nb::object executable = nb::module_::import_("sys").attr("executable");
-  if (nb::isinstance<nb::str>(executable)) use_python_program(nb::cast<std::string>(executable));
+  const py::Object executable = py::import_module("sys").attr("executable");
+  if (py::is_instance<py::Str>(executable)) use_python_program(py::cast<std::string>(executable));
   remote::register_remote_files();
   register_file_source("memory://",
                        remote::make_remote_files(std::make_shared<InProcessCarrier>()));

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of one program held against the first of them.
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/unique_ptr.h>
-#include <nanobind/stl/vector.h>
-
 #include <memory>
 
 #include "engines/engines.hpp"
+#include "python/binding/class.hpp"
 #include "python/module.hpp"
 #include "repeat/outcome.hpp"
 #include "repeat/steps.hpp"
@@ -17,8 +13,8 @@
 #include "report/repeat_text.hpp"
 #include "report/rows_json.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+namespace py = assay::binding;
+using namespace py::literals;
 
 namespace assay::python {
 namespace {
@@ -39,7 +35,7 @@ class RepeatedRuns {
 
   bool add(const std::string& path) {
     const std::shared_ptr<const run::Run> run = opened(path);
-    const nb::gil_scoped_release released;
+    const py::GilReleased released;
     return groups_.front()->add(run, groups_.front()->run_count());
   }
 
@@ -53,10 +49,10 @@ class RepeatedRuns {
     return elements_.has_value();
   }
 
-  [[nodiscard]] nb::str json(const std::string& note, const std::string& next) const {
+  [[nodiscard]] py::Str json(const std::string& note, const std::string& next) const {
     return to_str(report::repeat_json(outcome(note, next)));
   }
-  [[nodiscard]] nb::str text(const std::string& note, const std::string& next) const {
+  [[nodiscard]] py::Str text(const std::string& note, const std::string& next) const {
     return to_message(report::repeat_text(outcome(note, next), kWidth) + "next: " + next + "\n");
   }
   void write_page(const std::string& note, const std::string& next, const std::string& path) const {
@@ -86,24 +82,25 @@ class ScenarioRun {
   /// steps  -1: all of the run
   ScenarioRun(const std::string& path, int64_t first_step, int64_t steps) {
     std::shared_ptr<const run::Run> run = opened(path);
-    const nb::gil_scoped_release released;
+    const py::GilReleased released;
     if (steps >= 0)
       run = std::make_shared<const run::Run>(repeat::steps_of(*run, first_step, steps));
     run_ = run;
-    execution_ = std::make_unique<repeat::Execution>(std::move(run));
+    execution_ = std::make_shared<const repeat::Execution>(std::move(run));
   }
   ScenarioRun(const ScenarioRun&) = delete;
   ScenarioRun& operator=(const ScenarioRun&) = delete;
   ~ScenarioRun() = default;
 
   [[nodiscard]] const repeat::Execution& execution() const { return *execution_; }
-  [[nodiscard]] nb::str places() const { return to_str(report::places_json(*execution_)); }
-  [[nodiscard]] nb::str repeated(const ScenarioRun& other) const {
-    const nb::gil_scoped_release released;
+  [[nodiscard]] std::shared_ptr<const repeat::Execution> shared() const { return execution_; }
+  [[nodiscard]] py::Str places() const { return to_str(report::places_json(*execution_)); }
+  [[nodiscard]] py::Str repeated(const ScenarioRun& other) const {
+    const py::GilReleased released;
     repeat::Repetition pair(run_);
     pair.add(other.run_, 1);
     const std::string json = report::pair_json(pair);
-    const nb::gil_scoped_acquire acquired;
+    const py::GilHeld acquired;
     return to_str(json);
   }
   [[nodiscard]] int64_t step_count() const { return repeat::step_count(*run_); }
@@ -111,7 +108,7 @@ class ScenarioRun {
 
  private:
   std::shared_ptr<const run::Run> run_;
-  std::unique_ptr<repeat::Execution> execution_;
+  std::shared_ptr<const repeat::Execution> execution_;
 };
 
 repeat::RowPlace place(const ScenarioRun& run, int64_t row) {
@@ -139,13 +136,15 @@ class Rows {
   /// lengths  four numbers a step: repeat::Lengths
   Rows(const ScenarioRun& few, const ScenarioRun& more, int64_t rows,
        const std::vector<Numbers>& lengths)
-      : splits_(few.execution(), more.execution(), rows, lengths_of(lengths)) {}
+      : few_(few.shared()),
+        more_(more.shared()),
+        splits_(*few_, *more_, rows, lengths_of(lengths)) {}
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
   ~Rows() = default;
 
   /// A row of -1: the run has the row alone.
-  [[nodiscard]] nb::str compare(const ScenarioRun& first, int64_t row, const ScenarioRun& other,
+  [[nodiscard]] py::Str compare(const ScenarioRun& first, int64_t row, const ScenarioRun& other,
                                 int64_t other_row) const {
     const repeat::RowComparison found = read_without_gil(
         [&] { return repeat::compare_rows(place(first, row), place(other, other_row), splits_); });
@@ -153,7 +152,7 @@ class Rows {
   }
 
   /// `first` has the row alone and without padding.
-  [[nodiscard]] nb::str compare_padded(const ScenarioRun& first, const ScenarioRun& other,
+  [[nodiscard]] py::Str compare_padded(const ScenarioRun& first, const ScenarioRun& other,
                                        int64_t row, const std::vector<Numbers>& pairs) const {
     const std::vector<repeat::CallPair> calls = pairs_of(pairs);
     const repeat::RowComparison found = read_without_gil([&] {
@@ -169,11 +168,12 @@ class Rows {
     return made;
   }
 
-  repeat::Splits splits_;
+  std::shared_ptr<const repeat::Execution> few_, more_;
+  repeat::Splits splits_;  // of these two
 };
 
 /// Both have the row alone, `other` in other calls.
-nb::str compare_calls(const ScenarioRun& first, const ScenarioRun& other,
+py::Str compare_calls(const ScenarioRun& first, const ScenarioRun& other,
                       const std::vector<Numbers>& pairs) {
   const std::vector<repeat::CallPair> calls = pairs_of(pairs);
   const repeat::RowComparison found = read_without_gil(
@@ -192,9 +192,9 @@ void write_scenarios_page(const std::string& parts, const ScenarioRun& alone,
 
 }  // namespace
 
-void bind_repeat(nb::module_& m) {
-  nb::class_<RepeatedRuns>(m, "_RepeatedRuns")
-      .def(nb::init<const std::string&>(), "first"_a)
+void bind_repeat(py::Module& m) {
+  py::Class<RepeatedRuns>(m, "_RepeatedRuns")
+      .def(py::Init<const std::string&>(), "first"_a)
       .def("add", &RepeatedRuns::add, "path"_a,
            "Whether the run is equal to the first one bit for bit.")
       .def("look_at_values", &RepeatedRuns::look_at_values, "first"_a, "other"_a,
@@ -202,16 +202,15 @@ void bind_repeat(nb::module_& m) {
       .def("json", &RepeatedRuns::json, "note"_a, "next"_a)
       .def("text", &RepeatedRuns::text, "note"_a, "next"_a)
       .def("write_page", &RepeatedRuns::write_page, "note"_a, "next"_a, "path"_a);
-  nb::class_<ScenarioRun>(m, "_ScenarioRun")
-      .def(nb::init<const std::string&, int64_t, int64_t>(), "path"_a, "first_step"_a = 0,
+  py::Class<ScenarioRun>(m, "_ScenarioRun")
+      .def(py::Init<const std::string&, int64_t, int64_t>(), "path"_a, "first_step"_a = 0,
            "steps"_a = -1)
       .def("places", &ScenarioRun::places, "The place of each operator, in the order of execution.")
       .def("repeated", &ScenarioRun::repeated, "other"_a, "What `assay repeat` says of the two.")
       .def("step_count", &ScenarioRun::step_count);
-  nb::class_<Rows>(m, "_Rows")
-      .def(nb::init<const ScenarioRun&, const ScenarioRun&, int64_t, const std::vector<Numbers>&>(),
-           "few"_a, "more"_a, "rows"_a, "lengths"_a = std::vector<Numbers>(),
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+  py::Class<Rows>(m, "_Rows")
+      .def(py::Init<const ScenarioRun&, const ScenarioRun&, int64_t, const std::vector<Numbers>&>(),
+           "few"_a, "more"_a, "rows"_a, "lengths"_a = std::vector<Numbers>())
       .def("compare", &Rows::compare, "first"_a, "row"_a, "other"_a, "other_row"_a,
            "Where the row has equal inputs and another output in the other run; -1: it is alone.")
       .def("compare_padded", &Rows::compare_padded, "first"_a, "other"_a, "row"_a, "pairs"_a,

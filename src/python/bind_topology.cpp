@@ -1,60 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topology files and what they become. assay/topology.py opens and writes the files around them.
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include "pair/graph_diff.hpp"
+#include "python/binding/class.hpp"
 #include "python/module.hpp"
 #include "topology/graph.hpp"
 #include "topology/model_explorer.hpp"
 #include "topology/onnx_export.hpp"
 #include "topology/shapes.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+namespace py = assay::binding;
+using namespace py::literals;
 
 namespace assay::python {
 namespace {
 
 using topology::Graph;
 
-std::string_view view_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+std::string_view view_of(const py::Bytes& bytes) { return {bytes.view()}; }
 
-nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
+py::Bytes bytes_of(const std::string& text) { return py::Bytes(text); }
 
-nb::list names_list(const std::vector<std::string>& names) {
-  nb::list list;
+py::List names_list(const std::vector<std::string>& names) {
+  py::List list;
   for (const std::string& name : names) list.append(to_str(name));
   return list;
 }
 
-nb::dict node_dict(const Graph& graph, uint32_t index) {
+py::Dict node_dict(const Graph& graph, uint32_t index) {
   const topology::Node& node = graph.nodes[index];
-  nb::dict parameters;
+  py::Dict parameters;
   for (const topology::Parameter& parameter : node.parameters) {
     parameters[to_str(parameter.name)] = std::visit(
-        [](const auto& value) -> nb::object {
+        [](const auto& value) -> py::Object {
           using T = std::decay_t<decltype(value)>;
           if constexpr (std::is_same_v<T, std::monostate>) {
-            return nb::none();
+            return py::none();
           } else if constexpr (std::is_same_v<T, std::string>) {
             return to_str(value);
           } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
             return names_list(value);
           } else {
-            return nb::cast(value);
+            return py::cast(value);
           }
         },
         parameter.value);
   }
-  nb::dict dict;
+  py::Dict dict;
   dict["name"] = to_str(node.name);
   dict["type"] = to_str(node.type);
   dict["ids"] = to_str(node.ids);
   dict["depth"] = node.depth;
-  dict["parent"] = index == 0 ? nb::object(nb::none()) : nb::object(nb::cast(node.parent));
+  dict["parent"] = index == 0 ? py::Object(py::none()) : py::Object(py::cast(node.parent));
   dict["is_graph"] = node.is_graph;
   dict["truncated"] = node.truncated;
   dict["inputs"] = names_list(node.inputs);
@@ -63,14 +60,14 @@ nb::dict node_dict(const Graph& graph, uint32_t index) {
   return dict;
 }
 
-nb::dict difference_dict(const pair::Difference& difference) {
-  nb::dict parameters;
+py::Dict difference_dict(const pair::Difference& difference) {
+  py::Dict parameters;
   for (const pair::ParameterChange& change : difference.parameters) {
-    parameters[to_str(change.name)] = nb::make_tuple(
-        change.in_golden ? nb::object(to_str(change.golden)) : nb::object(nb::none()),
-        change.in_mine ? nb::object(to_str(change.mine)) : nb::object(nb::none()));
+    parameters[to_str(change.name)] =
+        py::tuple_of(change.in_golden ? py::Object(to_str(change.golden)) : py::Object(py::none()),
+                     change.in_mine ? py::Object(to_str(change.mine)) : py::Object(py::none()));
   }
-  nb::dict dict;
+  py::Dict dict;
   dict["kind"] = to_str(pair::difference_name(difference.kind));
   dict["golden"] = to_str(difference.golden);
   dict["mine"] = to_str(difference.mine);
@@ -81,33 +78,33 @@ nb::dict difference_dict(const pair::Difference& difference) {
   return dict;
 }
 
-void bind_graph(nb::module_& m) {
-  nb::class_<topology::ShapeTable>(m, "ShapeTable", "Types and shapes from operation lists.")
-      .def(nb::init<>())
+void bind_graph(py::Module& m) {
+  py::Class<topology::ShapeTable>(m, "ShapeTable", "Types and shapes from operation lists.")
+      .def(py::Init<>())
       .def(
           "add_op_csv",
-          [](topology::ShapeTable& self, const nb::bytes& text) { self.add_op_csv(view_of(text)); },
+          [](topology::ShapeTable& self, const py::Bytes& text) { self.add_op_csv(view_of(text)); },
           "text"_a, "Adds the content of one operation_tensors_<n>.csv.")
       .def("__len__", &topology::ShapeTable::operation_count);
 
-  nb::class_<Graph>(m, "Graph", "The structure of a model or of one layer.")
-      .def_prop_ro("name", [](const Graph& self) { return to_str(self.root().name); })
-      .def_prop_ro("node_count", [](const Graph& self) { return self.nodes.size(); })
-      .def_prop_ro(
+  py::Class<Graph>(m, "Graph", "The structure of a model or of one layer.")
+      .property("name", [](const Graph& self) { return to_str(self.root().name); })
+      .property("node_count", [](const Graph& self) { return self.nodes.size(); })
+      .property(
           "weights", [](const Graph& self) { return names_list(self.weights); },
-          nb::sig("def weights(self) -> list[str]"))
-      .def_prop_ro(
+          py::Returns{"list[str]"})
+      .property(
           "notes",
           [](const Graph& self) {
-            nb::list notes;
+            py::List notes;
             for (const std::string& note : self.notes) notes.append(to_message(note));
             return notes;
           },
-          nb::sig("def notes(self) -> list[str]"))
+          py::Returns{"list[str]"})
       .def(
           "node",
           [](const Graph& self, size_t index) {
-            if (index >= self.nodes.size()) throw nb::index_error("node index out of range");
+            if (index >= self.nodes.size()) throw std::out_of_range("node index out of range");
             return node_dict(self, static_cast<uint32_t>(index));
           },
           "index"_a)
@@ -141,7 +138,7 @@ void bind_graph(nb::module_& m) {
              bool compat_attributes, const std::string& document) {
             std::string bytes;
             {
-              const nb::gil_scoped_release released;
+              const py::GilReleased released;
               bytes = topology::onnx_model(self, {.level = level,
                                                   .hierarchical = hierarchical,
                                                   .share_functions = share_functions,
@@ -150,27 +147,26 @@ void bind_graph(nb::module_& m) {
             }
             return bytes_of(bytes);
           },
-          nb::kw_only(), "level"_a = -1, "hierarchical"_a = false, "share_functions"_a = false,
+          py::KeywordOnly{}, "level"_a = -1, "hierarchical"_a = false, "share_functions"_a = false,
           "compat_attributes"_a = false, "document"_a = "", "The bytes of a ModelProto.")
       .def(
           "model_explorer",
           [](const Graph& self, int level) {
             return to_str(topology::model_explorer_json(self, level));
           },
-          "level"_a = -1, nb::sig("def model_explorer(self, level: int = -1) -> str"),
-          "JSON of Model Explorer.");
+          "level"_a = -1, py::Returns{"str"}, "JSON of Model Explorer.");
 }
 
 }  // namespace
 
-void bind_topology(nb::module_& m) {
+void bind_topology(py::Module& m) {
   bind_graph(m);
   m.def(
       "read_graph",
-      [](const nb::bytes& text) {
+      [](const py::Bytes& text) {
         Result<Graph> graph = fail(Errc::Internal, "not read");
         {
-          const nb::gil_scoped_release released;
+          const py::GilReleased released;
           graph = topology::read_graph(view_of(text));
         }
         return value_or_raise(std::move(graph));
@@ -181,20 +177,18 @@ void bind_topology(nb::module_& m) {
       [](const Graph& golden, const Graph& mine) {
         pair::GraphDiff diff;
         {
-          const nb::gil_scoped_release released;
+          const py::GilReleased released;
           diff = pair::graph_diff(golden, mine);
         }
-        nb::list differences;
+        py::List differences;
         for (const pair::Difference& difference : diff.differences)
           differences.append(difference_dict(difference));
-        nb::list same;
+        py::List same;
         for (const auto& [a, b] : diff.same_nodes)
-          same.append(nb::make_tuple(to_str(golden.nodes[a].name), to_str(mine.nodes[b].name)));
-        return nb::make_tuple(differences, same);
+          same.append(py::tuple_of(to_str(golden.nodes[a].name), to_str(mine.nodes[b].name)));
+        return py::tuple_of(differences, same);
       },
-      "golden"_a, "mine"_a,
-      nb::sig(
-          "def graph_diff(golden: Graph, mine: Graph) -> tuple[list[dict], list[tuple[str, str]]]"),
+      "golden"_a, "mine"_a, py::Returns{"tuple[list[dict], list[tuple[str, str]]]"},
       "Differences, and the names of the nodes that stand for each other.");
 }
 

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // assay.locate(): the first wrong operator of a run.
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <deque>
 #include <optional>
 
@@ -14,6 +9,7 @@
 #include "locate/noise/fingerprint_floors.hpp"
 #include "locate/verdict/locate.hpp"
 #include "pair/explicit_pairs.hpp"
+#include "python/binding/class.hpp"
 #include "python/module.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
@@ -21,8 +17,8 @@
 #include "run/lend.hpp"
 #include "run/pair.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+namespace py = assay::binding;
+using namespace py::literals;
 
 namespace assay::python {
 namespace {
@@ -100,7 +96,7 @@ Result<locate::Verdict> find(const Request& request) {
 }
 
 // (JSON, text of a screen of 100 columns)
-std::pair<nb::str, nb::str> locate_runs(const Request& request) {
+std::pair<py::Str, py::Str> locate_runs(const Request& request) {
   const locate::Verdict verdict = read_without_gil([&] { return find(request); });
   report::TerminalOptions screen;
   screen.width = 100;
@@ -150,9 +146,9 @@ Result<run::FingerprintFile> write_fingerprint(const FingerprintRequest& request
   return file;
 }
 
-nb::dict fingerprint(const FingerprintRequest& request) {
+py::Dict fingerprint(const FingerprintRequest& request) {
   const run::FingerprintFile file = read_without_gil([&] { return write_fingerprint(request); });
-  nb::dict made;
+  py::Dict made;
   made["bytes"] = file.bytes.size();
   made["steps"] = file.steps;
   made["operators"] = file.operators;
@@ -164,7 +160,7 @@ nb::dict fingerprint(const FingerprintRequest& request) {
 
 }  // namespace
 
-void bind_verdict(nb::module_& m) {
+void bind_verdict(py::Module& m) {
   m.def(
       "_fingerprint",
       [](const std::string& run, const std::string& path, const std::string& weights,

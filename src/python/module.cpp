@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/module.hpp"
+#include "python/binding/array.hpp"
 
-namespace nb = nanobind;
+namespace assay::python {
+namespace {
 
-NB_MODULE(_core, m) {
-  m.doc() = "Native half of assay for offline work: runs, tensor files, comparison.";
-  m.attr("__version__") = ASSAY_VERSION;
-  assay::python::be_quiet_at_exit();
-  assay::python::bind_remote();
-  assay::python::bind_errors(m);
-  assay::python::bind_formats(m);
-  assay::python::bind_run(m);
-  assay::python::bind_compare(m);
-  assay::python::bind_topology(m);
+void fill(binding::Module& m) {
+  m.set("__version__", ASSAY_VERSION);
+  bind_remote();
+  bind_errors();
+  binding::bind_lent_memory(m);
+  bind_formats(m);
+  bind_run(m);
+  bind_compare(m);
+  bind_topology(m);
+}
+
+PyModuleDef g_definition = {
+    PyModuleDef_HEAD_INIT,
+    "_core",
+    "Native half of assay for offline work: runs, tensor files, comparison.",
+    -1,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr};
+
+}  // namespace
+}  // namespace assay::python
+
+PyMODINIT_FUNC PyInit__core() {
+  return assay::binding::make_module(&assay::python::g_definition, &assay::python::fill);
 }

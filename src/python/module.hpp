@@ -2,37 +2,35 @@
 // What each bind_*.cpp adds to assay._core. Each registers its types and functions and nothing
 // else.
 #pragma once
-#include <nanobind/nanobind.h>
-
 #include <string_view>
 
 #include "base/file_changes.hpp"
 #include "base/result.hpp"
+#include "python/binding/class.hpp"
 
 namespace assay::python {
 
-void be_quiet_at_exit();
-void bind_errors(nanobind::module_& m);
-void bind_formats(nanobind::module_& m);
-void bind_run(nanobind::module_& m);
-void bind_compare(nanobind::module_& m);
-void bind_topology(nanobind::module_& m);
-void bind_remote();                       // adds no names
-void bind_opcheck(nanobind::module_& m);  // of assay._opcheck
-void bind_locate(nanobind::module_& m);   // of assay._opcheck
-void bind_repeat(nanobind::module_& m);   // of assay._opcheck
-void bind_verdict(nanobind::module_& m);  // of assay._opcheck, too
+void bind_errors();  // adds no names
+void bind_formats(binding::Module& m);
+void bind_run(binding::Module& m);
+void bind_compare(binding::Module& m);
+void bind_topology(binding::Module& m);
+void bind_remote();                     // adds no names
+void bind_opcheck(binding::Module& m);  // of assay._opcheck
+void bind_locate(binding::Module& m);   // of assay._opcheck
+void bind_repeat(binding::Module& m);   // of assay._opcheck
+void bind_verdict(binding::Module& m);  // of assay._opcheck, too
 
 /// Text from files and folder names need not be UTF-8: other bytes become lone surrogates, as
 /// os.fsdecode() has them.
-inline nanobind::str to_str(std::string_view text) {
-  return nanobind::steal<nanobind::str>(
-      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
+inline binding::Str to_str(std::string_view text) {
+  return binding::Str(binding::checked(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape")));
 }
 /// The same for sentences, which people print: other bytes become "\\x80".
-inline nanobind::str to_message(std::string_view text) {
-  return nanobind::steal<nanobind::str>(
-      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+inline binding::Str to_message(std::string_view text) {
+  return binding::Str(binding::checked(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace")));
 }
 
 /// Raises assay.errors.Error (or its subclass for the code) for a failed Result; otherwise gives
@@ -49,7 +47,7 @@ T value_or_raise(Result<T> result) {
 template <typename Work>
 auto read_without_gil(Work&& work) {
   auto result = [&] {
-    const nanobind::gil_scoped_release released;
+    const binding::GilReleased released;
     const ReadingScope reading;
     auto done = work();
     if (const Status unchanged = reading.finish(); !unchanged) done = fail(unchanged.error());

@@ -1,24 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "python/binding/array.hpp"
 #include "python/module.hpp"
 #include "python/reference/operators.hpp"
 
-namespace nb = nanobind;
+namespace assay::python {
+namespace {
 
-NB_MODULE(_opcheck, m) {
-  m.doc() = "Native half of assay.reference and assay.opcheck: operators recomputed in fp64.";
-  assay::python::be_quiet_at_exit();
-  assay::python::bind_errors(m);
-  assay::python::bind_opcheck(m);
-  assay::python::bind_locate(m);
-  assay::python::bind_repeat(m);
-  assay::python::bind_verdict(m);
-  assay::python::prepare_operands();
-  assay::python::Operators operators(m);
-  assay::python::add_movement(operators);
-  assay::python::add_elementwise(operators);
-  assay::python::add_norms(operators);
-  assay::python::add_selection(operators);
-  assay::python::add_products(operators);
-  assay::python::add_attention(operators);
-  assay::python::bind_aten(m);
+void fill(binding::Module& m) {
+  bind_errors();
+  binding::bind_lent_memory(m);
+  bind_opcheck(m);
+  bind_locate(m);
+  bind_repeat(m);
+  bind_verdict(m);
+  prepare_operands();
+  Operators operators(m);
+  add_movement(operators);
+  add_elementwise(operators);
+  add_norms(operators);
+  add_selection(operators);
+  add_products(operators);
+  add_attention(operators);
+  bind_aten(m);
+}
+
+PyModuleDef g_definition = {
+    PyModuleDef_HEAD_INIT,
+    "_opcheck",
+    "Native half of assay.reference and assay.opcheck: operators recomputed in fp64.",
+    -1,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr};
+
+}  // namespace
+}  // namespace assay::python
+
+PyMODINIT_FUNC PyInit__opcheck() {
+  return assay::binding::make_module(&assay::python::g_definition, &assay::python::fill);
 }

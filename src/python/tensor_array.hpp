@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between our tensors and NumPy arrays, without copies.
 #pragma once
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-
 #include <optional>
 #include <string>
 
 #include "base/result.hpp"
+#include "python/binding/array.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::python {
 
-using ReadOnlyArray = nanobind::ndarray<nanobind::ro, nanobind::device::cpu>;
+using binding::ReadOnlyArray;
 
 /// A tensor in a file that somebody in Python looks at.
 struct MappedTensor {
@@ -22,13 +20,13 @@ struct MappedTensor {
 /// A read-only NumPy array over the tensor's bytes; the array holds `owner`. Types that NumPy lacks
 /// come as unsigned integers of the same size, packed 4-bit values as a 1-d array of bytes. Lazy
 /// conj and neg bits are not applied.
-[[nodiscard]] nanobind::object to_numpy(const Tensor& tensor, nanobind::handle owner);
+[[nodiscard]] binding::Object to_numpy(const Tensor& tensor, binding::Handle owner);
 
-/// The type of elements that NumPy knows by that code and size.
-[[nodiscard]] std::optional<DType> type_of_numpy(nanobind::dlpack::dtype type);
-
-/// The array as a view of elements of a type, or of the named one; all borrow the array's memory.
-/// errors  Usage: unknown type, or one whose size is not the array's | of make_view()
+/// The array as a view of its own elements, or of elements of a type, or of the named one; all
+/// borrow the array's memory.
+/// errors  Usage: unknown type, or one whose size is not the array's | Unsupported: its own
+///         elements are of a type that no tensor has | of make_view()
+[[nodiscard]] Result<TensorView> view_of(const ReadOnlyArray& array);
 [[nodiscard]] Result<TensorView> view_of(const ReadOnlyArray& array, DType dtype);
 [[nodiscard]] Result<TensorView> view_of(const ReadOnlyArray& array, const std::string& dtype_name);
 
@@ -38,11 +36,11 @@ struct MappedTensor {
 }
 
 /// A NumPy array that owns the tensor.
-[[nodiscard]] nanobind::object owned_array(Tensor tensor);
+[[nodiscard]] binding::Object owned_array(Tensor tensor);
 
 /// A pair (array, name of the element type), as assay._run._as_raw() makes it, as a tensor that
 /// borrows the array's memory for the time of the call. Raises for a type that the array cannot
 /// hold.
-[[nodiscard]] Tensor borrowed_tensor(nanobind::handle raw);
+[[nodiscard]] Tensor borrowed_tensor(binding::Handle raw);
 
 }  // namespace assay::python

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // assay.reference: operators of PyTorch and ggml by name.
-#include <nanobind/stl/string.h>
 
 #include "python/reference/operators.hpp"
 #include "reference/aten/call.hpp"
@@ -8,7 +7,7 @@
 #include "reference/ggml/operators.hpp"
 #include "reference/movement/bytes.hpp"
 
-namespace nb = nanobind;
+namespace py = assay::binding;
 
 namespace assay::python {
 namespace {
@@ -18,23 +17,23 @@ using reference::aten::ArgumentList;
 
 /// What python/assay/reference/_aten.py makes of an argument: numbers, text and None as they are;
 /// lists; and tuples ("tensor", array, name of the element type), ("dtype", name).
-Argument argument_of(nb::handle value) {
+Argument argument_of(py::Handle value) {
   if (value.is_none()) return {};
-  if (nb::isinstance<nb::bool_>(value)) return {nb::cast<bool>(value)};
-  if (nb::isinstance<nb::int_>(value)) return {nb::cast<int64_t>(value)};
-  if (nb::isinstance<nb::float_>(value)) return {nb::cast<double>(value)};
-  if (nb::isinstance<nb::str>(value)) return {nb::cast<std::string>(value)};
-  if (nb::isinstance<nb::list>(value)) {
+  if (py::is_instance<bool>(value)) return {py::cast<bool>(value)};
+  if (py::is_instance<int64_t>(value)) return {py::cast<int64_t>(value)};
+  if (py::is_instance<double>(value)) return {py::cast<double>(value)};
+  if (py::is_instance<py::Str>(value)) return {py::cast<std::string>(value)};
+  if (py::is_instance<py::List>(value)) {
     ArgumentList list;
-    for (const nb::handle item : nb::cast<nb::list>(value)) list.push_back(argument_of(item));
+    py::for_each(value, [&](py::Handle item) { list.push_back(argument_of(item)); });
     return {std::move(list)};
   }
-  const auto marked = nb::cast<nb::tuple>(value);
-  if (nb::cast<std::string>(marked[0]) == "dtype") {
-    const auto name = nb::cast<std::string>(marked[1]);
+  const auto marked = py::cast<py::Tuple>(value);
+  if (py::cast<std::string>(marked[0]) == "dtype") {
+    const auto name = py::cast<std::string>(marked[1]);
     return {reference::aten::DTypeArgument{dtype_from_name(name), name}};
   }
-  return {borrowed_tensor(nb::make_tuple(marked[1], marked[2]))};
+  return {borrowed_tensor(py::tuple_of(marked[1], marked[2]))};
 }
 
 /// A copy: the result must not depend on whether the caller changes an operand.
@@ -43,13 +42,14 @@ Result<Tensor> copied(const Tensor& tensor) {
   return copy.tensor();
 }
 
-nb::list evaluate(const std::string& name, const nb::dict& arguments, int jobs) {
+py::List evaluate(const std::string& name, const py::Dict& arguments, int jobs) {
   reference::aten::Call call;
   call.name = name;
-  for (const auto [key, value] : arguments)
-    call.arguments.emplace(nb::cast<std::string>(key), argument_of(value));
+  arguments.for_each([&](py::Handle key, py::Handle value) {
+    call.arguments.emplace(py::cast<std::string>(key), argument_of(value));
+  });
   Result<std::vector<Tensor>> results = [&]() -> Result<std::vector<Tensor>> {
-    const nb::gil_scoped_release unlocked;
+    const py::GilReleased unlocked;
     ASSAY_TRY(std::vector<Tensor> made, reference::aten::evaluate(call, {.jobs = jobs}));
     for (Tensor& tensor : made) {
       if (!reference::aten::is_predictable(tensor)) continue;
@@ -57,56 +57,57 @@ nb::list evaluate(const std::string& name, const nb::dict& arguments, int jobs) 
     }
     return made;
   }();
-  nb::list arrays;
+  py::List arrays;
   for (Tensor& tensor : value_or_raise(std::move(results))) {
     const bool known = reference::aten::is_predictable(tensor);
-    arrays.append(known ? to_python(std::move(tensor)) : nb::none());
+    arrays.append(known ? to_python(std::move(tensor)) : py::none());
   }
   return arrays;
 }
 
-nb::list overloads() {
-  nb::list rows;
+py::List overloads() {
+  py::List rows;
   for (const std::string_view name : reference::aten::known_overloads())
-    rows.append(nb::make_tuple(std::string(name),
-                               std::string(class_name(reference::aten::class_of(name))),
-                               reference::aten::is_view(name)));
+    rows.append(py::tuple_of(std::string(name),
+                             std::string(class_name(reference::aten::class_of(name))),
+                             reference::aten::is_view(name)));
   return rows;
 }
 
 /// Of each variant its name, the row that it spells otherwise and the argument that it writes into.
-nb::list variants() {
-  nb::list rows;
+py::List variants() {
+  py::List rows;
   for (const reference::aten::Variant& variant : reference::aten::variants())
-    rows.append(nb::make_tuple(variant.name, std::string(variant.of->name),
-                               std::string(variant.written), variant.view));
+    rows.append(py::tuple_of(variant.name, std::string(variant.of->name),
+                             std::string(variant.written), variant.view));
   return rows;
 }
 
-nb::list ggml_operators() {
-  nb::list names;
+py::List ggml_operators() {
+  py::List names;
   for (const std::string_view name : reference::ggml::known_operators())
-    names.append(nb::str(name.data(), name.size()));
+    names.append(py::Str(name));
   return names;
 }
 
 /// Errors that a kernel may make in one call: sizes of terms, largest errors allowed, mean squares.
-nb::tuple ggml_rounding(const std::string& name, const nb::dict& arguments, int jobs) {
+py::Tuple ggml_rounding(const std::string& name, const py::Dict& arguments, int jobs) {
   reference::aten::Call call;
   call.name = name;
-  for (const auto [key, value] : arguments)
-    call.arguments.emplace(nb::cast<std::string>(key), argument_of(value));
+  arguments.for_each([&](py::Handle key, py::Handle value) {
+    call.arguments.emplace(py::cast<std::string>(key), argument_of(value));
+  });
   Result<reference::aten::Magnitudes> rounding = [&] {
-    const nb::gil_scoped_release unlocked;
+    const py::GilReleased unlocked;
     return reference::ggml::rounding(call, jobs);
   }();
   reference::aten::Magnitudes made = value_or_raise(std::move(rounding));
-  return nb::make_tuple(to_python(std::move(made.allowed)), to_python(std::move(made.variance)));
+  return py::tuple_of(to_python(std::move(made.allowed)), to_python(std::move(made.variance)));
 }
 
 }  // namespace
 
-void bind_aten(nb::module_& m) {
+void bind_aten(py::Module& m) {
   m.def("aten", &evaluate);
   m.def("aten_overloads", &overloads);
   m.def("aten_variants", &variants);

@@ -2,7 +2,7 @@
 // What all reference operators share on their way to Python and back.
 #include "python/reference/operators.hpp"
 
-namespace nb = nanobind;
+namespace py = assay::binding;
 
 namespace assay::python {
 namespace {
@@ -19,10 +19,13 @@ Result<Tensor> copy_of_view(const Tensor& tensor) {
 
 /// NumPy's own arrays of types and strides that need no help of Python, which takes longer than a
 /// small operator.
-std::optional<Tensor> plain_tensor(nb::handle array) {
+std::optional<Tensor> plain_tensor(py::Handle array) {
   ReadOnlyArray view;
-  if (array.type().ptr() != g_ndarray || !nb::try_cast(array, view)) return std::nullopt;
-  const std::optional<DType> dtype = type_of_numpy(view.dtype());
+  if (reinterpret_cast<PyObject*>(Py_TYPE(array.ptr())) != g_ndarray ||
+      !py::load_numpy_array(array, &view))
+    return std::nullopt;
+  const auto& [code, bits, lanes] = view.type;
+  const std::optional<DType> dtype = dtype_from_dlpack(code, bits, lanes);
   if (!dtype) return std::nullopt;
   return Tensor{value_or_raise(view_of(view, *dtype)), nullptr};
 }
@@ -30,19 +33,19 @@ std::optional<Tensor> plain_tensor(nb::handle array) {
 }  // namespace
 
 void prepare_operands() {
-  g_ndarray = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
-  const nb::module_ run = nb::module_::import_("assay._run");
-  g_as_raw = nb::object(run.attr("_as_raw")).release().ptr();
-  g_ml_dtype = nb::object(run.attr("_ml_dtype")).release().ptr();
+  g_ndarray = py::import_module("numpy").attr("ndarray").release();
+  const py::Object run = py::import_module("assay._run");
+  g_as_raw = run.attr("_as_raw").release();
+  g_ml_dtype = run.attr("_ml_dtype").release();
 }
 
-Operand::Operand(nb::handle array) {
+Operand::Operand(py::Handle array) {
   if (std::optional<Tensor> plain = plain_tensor(array)) {
-    raw = nb::borrow(array);
+    raw = py::Object::borrow(array);
     tensor = *std::move(plain);
     return;
   }
-  raw = nb::handle(g_as_raw)(array);
+  raw = py::Handle(g_as_raw)(array);
   tensor = borrowed_tensor(raw);
 }
 
@@ -71,13 +74,13 @@ Result<std::vector<Tensor>> settled(Result<std::vector<Tensor>> result) {
   return result;
 }
 
-nb::object to_python(Tensor tensor) {
+py::Object to_python(Tensor tensor) {
   const DType dtype = tensor.view.dtype;
-  nb::object array = owned_array(std::move(tensor));
+  py::Object array = owned_array(std::move(tensor));
   if (!numpy_lacks(dtype)) return array;
   const std::string_view name = assay::name(dtype);
-  const nb::object special = nb::handle(g_ml_dtype)(nb::str(name.data(), name.size()));
-  return special.is_none() ? array : nb::object(array.attr("view")(special));
+  const py::Object special = py::Handle(g_ml_dtype)(py::Str(name));
+  return special.is_none() ? array : py::Object(array.attr("view")(special));
 }
 
 }  // namespace assay::python

@@ -4,12 +4,6 @@
 // A new operator is a row in the file of its family, and its signature and document, which users
 // see, in python/assay/reference.
 #pragma once
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <functional>
 #include <optional>
 #include <span>
@@ -19,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/binding/class.hpp"
 #include "python/module.hpp"
 #include "python/tensor_array.hpp"
 #include "reference/movement/bytes.hpp"
@@ -30,14 +25,14 @@ namespace assay::python {
 /// An array of Python's for the time of a call: NumPy's, torch's, nested lists ... Raises for one
 /// without numbers.
 struct Operand {
-  explicit Operand(nanobind::handle array);
-  nanobind::object raw;  // owns the bytes
+  explicit Operand(binding::Handle array);
+  binding::Object raw;  // owns the bytes
   Tensor tensor;
 };
 
-/// Parameter T of an operator. `Raw` is what nanobind takes from the caller; keep() holds it during
-/// the call and may raise; pass() gives it to the operator and touches no Python. Here: numbers,
-/// text, lists of numbers.
+/// Parameter T of an operator. `Raw` is what the binding takes from the caller; keep() holds it
+/// during the call and may raise; pass() gives it to the operator and touches no Python. Here:
+/// numbers, text, lists of numbers.
 template <typename T>
 struct Parameter {
   using Raw = T;
@@ -46,7 +41,7 @@ struct Parameter {
 };
 template <>
 struct Parameter<Tensor> {
-  using Raw = nanobind::handle;
+  using Raw = binding::Handle;
   static Operand keep(Raw array) { return Operand(array); }
   static const Tensor& pass(const Operand& kept) { return kept.tensor; }
 };
@@ -57,7 +52,7 @@ struct Parameter<TensorView> : Parameter<Tensor> {
 /// An array that may be None.
 template <>
 struct Parameter<const TensorView*> {
-  using Raw = nanobind::handle;
+  using Raw = binding::Handle;
   static std::optional<Operand> keep(Raw array) {
     return array.is_none() ? std::nullopt : std::optional<Operand>(array);
   }
@@ -80,7 +75,7 @@ struct Parameter<std::optional<Tensor>> : Parameter<const TensorView*> {
 /// Several arrays, one a rank or a part.
 template <>
 struct Parameter<std::span<const Tensor>> {
-  using Raw = nanobind::handle;
+  using Raw = binding::Handle;
   struct Kept {
     std::vector<Operand> operands;
     std::vector<Tensor> tensors;
@@ -88,11 +83,11 @@ struct Parameter<std::span<const Tensor>> {
   };
   static Kept keep(Raw arrays) {
     Kept kept;
-    for (const nanobind::handle array : nanobind::iter(arrays)) {
+    binding::for_each(arrays, [&](binding::Handle array) {
       kept.operands.emplace_back(array);
       kept.tensors.push_back(kept.operands.back().tensor);
       kept.views.push_back(kept.tensors.back().view);
-    }
+    });
     return kept;
   }
   static std::span<const Tensor> pass(const Kept& kept) { return kept.tensors; }
@@ -137,22 +132,22 @@ Result<T> settled(Result<T> result) {
 
 /// Results as Python has them: new NumPy arrays, of ml_dtypes' types where NumPy has none of its
 /// own, numbers, lists and tuples.
-[[nodiscard]] nanobind::object to_python(Tensor tensor);
+[[nodiscard]] binding::Object to_python(Tensor tensor);
 template <typename T>
-nanobind::object to_python(reference::Array<T> array) {
+binding::Object to_python(reference::Array<T> array) {
   return owned_array(reference::to_tensor(std::move(array)));
 }
-inline nanobind::object to_python(int64_t number) { return nanobind::int_(number); }
-inline nanobind::object to_python(double number) { return nanobind::float_(number); }
+inline binding::Object to_python(int64_t number) { return binding::cast(number); }
+inline binding::Object to_python(double number) { return binding::cast(number); }
 template <typename T>
-nanobind::object to_python(std::vector<T> values) {
-  nanobind::list list;
+binding::Object to_python(std::vector<T> values) {
+  binding::List list;
   for (T& value : values) list.append(to_python(std::move(value)));
   return list;
 }
 template <typename... T>
-nanobind::object to_python(std::tuple<T...> values) {
-  return std::apply([](T&... each) { return nanobind::make_tuple(to_python(std::move(each))...); },
+binding::Object to_python(std::tuple<T...> values) {
+  return std::apply([](T&... each) { return binding::tuple_of(to_python(std::move(each))...); },
                     values);
 }
 
@@ -189,7 +184,7 @@ auto with_options(R (*function)(A...)) {
 /// The operators of one module.
 class Operators {
  public:
-  explicit Operators(nanobind::module_& module) : module_(module) {}
+  explicit Operators(binding::Module& module) : module_(module) {}
 
   /// One row. `shown` picks what Python gets of the result.
   template <typename Function, typename Shown = std::identity>
@@ -200,11 +195,11 @@ class Operators {
  private:
   template <typename R, typename... A, typename Shown>
   void bind(const char* name, std::function<R(A...)> function, Shown shown) {
-    const auto call = [function = std::move(function),
-                       shown](typename Parameter<std::remove_cvref_t<A>>::Raw... raw) {
+    auto call = [function = std::move(function),
+                 shown](typename Parameter<std::remove_cvref_t<A>>::Raw... raw) {
       const std::tuple kept{Parameter<std::remove_cvref_t<A>>::keep(std::move(raw))...};
       auto result = [&] {
-        const nanobind::gil_scoped_release unlocked;
+        const binding::GilReleased unlocked;
         return std::apply(
             [&](const auto&... each) {
               return settled(function(Parameter<std::remove_cvref_t<A>>::pass(each)...));
@@ -213,16 +208,10 @@ class Operators {
       }();
       return to_python(shown(value_or_raise(std::move(result))));
     };
-    // None gets through: an array says itself what is wrong with it, and numbers do not take it.
-    module_.def(name, call, argument<A>()...);
+    module_.def(name, call);
   }
 
-  template <typename>
-  static auto argument() {
-    return nanobind::arg().none();
-  }
-
-  nanobind::module_& module_;
+  binding::Module& module_;
 };
 
 void add_movement(Operators& operators);
@@ -232,7 +221,7 @@ void add_selection(Operators& operators);
 void add_products(Operators& operators);
 void add_attention(Operators& operators);
 /// Operators that are called by name, with arguments of any kind.
-void bind_aten(nanobind::module_& m);
+void bind_aten(binding::Module& m);
 
 /// Reads what arguments need of assay._run; before the first call.
 void prepare_operands();
