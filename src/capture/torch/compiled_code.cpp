@@ -45,11 +45,13 @@ CompiledCode::~CompiledCode() {
   for (auto& [code, caller] : known_) Py_DECREF(code);
 }
 
-CompiledCode::Caller CompiledCode::caller_of(PyFrameObject* frame) {
-  Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+CompiledCode::Caller CompiledCode::caller_of(PyObject* frame) {
+  static PyObject* code_name = PyUnicode_InternFromString("f_code");
+  Ref code(PyObject_GetAttr(frame, code_name));
+  if (!code) return Caller::Other;
   const auto found = known_.find(code.get());
   if (found != known_.end()) return found->second;
-  const Caller caller = classify(reinterpret_cast<PyObject*>(frame), code.get());
+  const Caller caller = classify(frame, code.get());
   if (known_.emplace(code.get(), caller).second) (void)code.release();
   return caller;
 }
@@ -64,18 +66,17 @@ bool CompiledCode::is_calling() {
     PyErr_Clear();
     if (!may_exist_) return false;
   }
-  PyFrameObject* frame = PyEval_GetFrame();
-  if (frame == nullptr) return false;
-  Py_INCREF(frame);
-  Caller caller = caller_of(frame);
+  PyObject* innermost = reinterpret_cast<PyObject*>(PyEval_GetFrame());
+  if (innermost == nullptr) return false;
+  Ref frame(new_ref(innermost));
+  Caller caller = caller_of(frame.get());
   for (int i = 0; i < kMaxModesBetween && caller == Caller::PassesOn; ++i) {
-    PyFrameObject* outer = PyFrame_GetBack(frame);
-    if (outer == nullptr) break;
-    Py_DECREF(frame);
-    frame = outer;
-    caller = caller_of(frame);
+    Ref outer = attribute(frame.get(), "f_back");
+    if (!outer || outer.get() == Py_None) break;
+    frame = std::move(outer);
+    caller = caller_of(frame.get());
   }
-  Py_DECREF(frame);
+  PyErr_Clear();
   return caller == Caller::Inductor;
 }
 

@@ -25,7 +25,7 @@ class CompiledCode {
   [[nodiscard]] bool is_calling();
 
  private:
-  [[nodiscard]] Caller caller_of(PyFrameObject* frame);
+  [[nodiscard]] Caller caller_of(PyObject* frame);
 
   bool may_exist_ = false;
   std::unordered_map<PyObject*, Caller> known_;  // by code object; references are owned

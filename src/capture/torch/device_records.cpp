@@ -66,8 +66,7 @@ void DeviceRecords::fetch() {
                         ? PyObject_CallMethod(options_.device, "fetch", nullptr)
                         : PyList_New(0));
   PyErr_Clear();
-  const Py_ssize_t count =
-      results && PyList_Check(results.get()) ? PyList_GET_SIZE(results.get()) : 0;
+  const Py_ssize_t count = results && PyList_Check(results.get()) ? PyList_Size(results.get()) : 0;
   Py_ssize_t next = 0;
   for (WaitingRecord& waiting : waiting_) {
     native::Record& record = waiting.record;
@@ -88,7 +87,7 @@ void DeviceRecords::fetch() {
       if (waiting.cuda.is_sent())
         take_from_cuda(waiting);
       else
-        take(next < count ? PyList_GET_ITEM(results.get(), next++) : nullptr, waiting);
+        take(next < count ? PyList_GetItem(results.get(), next++) : nullptr, waiting);
     }
     waiting.step->count(record);
     if (record.kind == native::RecordKind::Skipped && waiting.text.empty()) waiting.text = kRefused;

@@ -16,14 +16,13 @@ GraphDump& dump_of(PyObject* self) { return held_by<GraphDump>(self); }
 // Every function below returns false with a Python exception set.
 
 bool read_text(PyObject* object, const char* what, std::string* out) {
-  Py_ssize_t size = 0;
-  const char* utf8 = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &size) : nullptr;
-  if (utf8 == nullptr) {
-    if (PyErr_Occurred() == nullptr) PyErr_Format(PyExc_TypeError, "%s must be a str", what);
+  if (!PyUnicode_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "%s must be a str", what);
     return false;
   }
-  out->assign(utf8, static_cast<size_t>(size));
-  return true;
+  const Utf8 text(object);
+  out->assign(text.view());
+  return static_cast<bool>(text);
 }
 
 /// An absolute path without null bytes; names that are no UTF-8 keep their bytes.
@@ -39,13 +38,13 @@ template <typename Read>
 bool read_each(PyObject* sequence, const char* not_one, Read read) {
   const Ref items(PySequence_Fast(sequence, not_one));
   if (!items) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-    if (!read(PySequence_Fast_GET_ITEM(items.get(), i))) return false;
+  for (Py_ssize_t i = 0; i < size_of(items.get()); ++i) {
+    if (!read(item_of(items.get(), i))) return false;
   }
   return true;
 }
 
-bool is_pair(PyObject* item) { return PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 2; }
+bool is_pair(PyObject* item) { return PyTuple_Check(item) && PyTuple_Size(item) == 2; }
 
 bool read_attributes(PyObject* sequence, std::vector<formats::CannAttribute>* out) {
   const char* not_one = "attributes must be a sequence of (name, value)";
@@ -55,8 +54,8 @@ bool read_attributes(PyObject* sequence, std::vector<formats::CannAttribute>* ou
       return false;
     }
     formats::CannAttribute& attribute = out->emplace_back();
-    return read_text(PyTuple_GET_ITEM(item, 0), "an attribute's name", &attribute.name) &&
-           read_text(PyTuple_GET_ITEM(item, 1), "an attribute's value", &attribute.value);
+    return read_text(PyTuple_GetItem(item, 0), "an attribute's name", &attribute.name) &&
+           read_text(PyTuple_GetItem(item, 1), "an attribute's value", &attribute.value);
   });
 }
 
@@ -85,13 +84,13 @@ using LeftOut = std::vector<std::pair<bool, uint32_t>>;  // is an input, index
 bool read_left_out(PyObject* sequence, LeftOut* out) {
   return read_each(sequence, "left_out must be a sequence", [out](PyObject* item) {
     std::string kind;
-    if (!is_pair(item) || !read_text(PyTuple_GET_ITEM(item, 0), "left_out's kind", &kind) ||
+    if (!is_pair(item) || !read_text(PyTuple_GetItem(item, 0), "left_out's kind", &kind) ||
         (kind != "input" && kind != "output")) {
       if (PyErr_Occurred() == nullptr)
         PyErr_SetString(PyExc_ValueError, "left_out has pairs such as ('input', 0)");
       return false;
     }
-    const unsigned long index = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(item, 1));
+    const unsigned long index = PyLong_AsUnsignedLong(PyTuple_GetItem(item, 1));
     out->emplace_back(kind == "input", static_cast<uint32_t>(index));
     return PyErr_Occurred() == nullptr;
   });
@@ -117,9 +116,9 @@ bool read_origin(PyObject* item, std::optional<formats::CannOrigin>* out) {
 
 bool read_operands(TensorAccess& access, PyObject* sequence, bool is_input, PyObject* origins,
                    const LeftOut& left_out, GraphOperator* op) {
-  const Py_ssize_t origin_count = origins != nullptr ? PySequence_Fast_GET_SIZE(origins) : 0;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
-    PyObject* tensor = PySequence_Fast_GET_ITEM(sequence, i);
+  const Py_ssize_t origin_count = origins != nullptr ? size_of(origins) : 0;
+  for (Py_ssize_t i = 0; i < size_of(sequence); ++i) {
+    PyObject* tensor = item_of(sequence, i);
     GraphOperand operand;
     operand.tensor = tensor;
     operand.is_input = is_input;
@@ -133,10 +132,10 @@ bool read_operands(TensorAccess& access, PyObject* sequence, bool is_input, PyOb
     }
     if (!access.is_tensor(tensor)) {
       PyErr_Format(PyExc_TypeError, "%s %zd is a %s, not a torch.Tensor or None",
-                   is_input ? "input" : "output", i, Py_TYPE(tensor)->tp_name);
+                   is_input ? "input" : "output", i, type_text(tensor).c_str());
       return false;
     }
-    if (i < origin_count && !read_origin(PySequence_Fast_GET_ITEM(origins, i), &operand.origin)) {
+    if (i < origin_count && !read_origin(item_of(origins, i), &operand.origin)) {
       return false;
     }
     op->operands.push_back(std::move(operand));
@@ -208,24 +207,35 @@ PyObject* write_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (access == nullptr || !read_path(where, &path)) return nullptr;
   if (!access->is_tensor(tensor)) {
     PyErr_Format(PyExc_TypeError, "write_array() takes a torch.Tensor, not a %s",
-                 Py_TYPE(tensor)->tp_name);
+                 type_text(tensor).c_str());
     return nullptr;
   }
   return none_or_error(dump_of(self).write_array(path, tensor, widen != 0));
 }
 
-PyObject* write_bytes(PyObject* self, PyObject* args) {
-  PyObject* where = nullptr;
-  Py_buffer data{};
-  if (!PyArg_ParseTuple(args, "Oy*", &where, &data)) return nullptr;
-  std::string path;
-  PyObject* result = nullptr;
-  if (read_path(where, &path)) {
-    result = none_or_error(dump_of(self).write_bytes(
-        path, {static_cast<const char*>(data.buf), static_cast<size_t>(data.len)}));
+// The bytes of an object that has a buffer, as bytes; none with an exception set.
+Ref bytes_of(PyObject* object) {
+  if (PyBytes_Check(object)) return Ref(new_ref(object));
+  const Ref view(PyMemoryView_FromObject(object));
+  if (!view) {
+    PyErr_Format(PyExc_TypeError, "a bytes-like object is required, not '%s'",
+                 type_text(object).c_str());
+    return {};
   }
-  PyBuffer_Release(&data);
-  return result;
+  const Ref contiguous = attribute(view.get(), "c_contiguous");
+  if (contiguous.get() == Py_True) return Ref(PyBytes_FromObject(view.get()));
+  PyErr_SetString(PyExc_BufferError, "memoryview: underlying buffer is not C-contiguous");
+  return {};
+}
+
+PyObject* write_bytes(PyObject* self, PyObject* args) {
+  PyObject *where = nullptr, *data = nullptr;
+  if (!PyArg_ParseTuple(args, "OO", &where, &data)) return nullptr;
+  const Ref bytes = bytes_of(data);
+  std::string path;
+  if (!bytes || !read_path(where, &path)) return nullptr;
+  return none_or_error(dump_of(self).write_bytes(
+      path, {PyBytes_AsString(bytes.get()), static_cast<size_t>(PyBytes_Size(bytes.get()))}));
 }
 
 PyObject* take_missed(PyObject* self, PyObject*) {
@@ -280,7 +290,7 @@ PyObject* new_graph_dump(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return nullptr;
   if (threads > 0) use_host_threads(threads);
-  auto* self = reinterpret_cast<Holder<GraphDump>*>(type->tp_alloc(type, 0));
+  auto* self = new_object<Holder<GraphDump>>(type);
   if (self == nullptr) return nullptr;
   try {
     self->held = new GraphDump(
@@ -316,11 +326,11 @@ PyGetSetDef members[] = {
     {"live", get_live, nullptr, "False when nothing more is written.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyTypeObject graph_dump_type =
-    holder_type<GraphDump>("assay._capture.GraphDump", new_graph_dump, methods, members);
-
 const ExtensionPart part([](PyObject* module) {
-  return add_type(module, "GraphDump", &graph_dump_type);
+  return make_holder_type<GraphDump>(module, "assay._capture.GraphDump", new_graph_dump, methods,
+                                     members) != nullptr
+             ? 0
+             : -1;
 });
 
 }  // namespace

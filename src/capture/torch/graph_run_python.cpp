@@ -30,21 +30,20 @@ PyObject* end_run(PyObject* self, PyObject*) {
 }
 
 void dealloc_run(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   auto* object = reinterpret_cast<GraphRunObject*>(self);
   if (object->run != nullptr) {
     session_of(object)->end_graph_run(*object->run);
     delete object->run;
   }
   Py_CLEAR(object->session);
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_object(self);
 }
 
 PyMethodDef run_methods[] = {
     {"end", end_run, METH_NOARGS, "After the last operator, also when one has raised."},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot run_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc_run)},
+PyType_Slot run_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                           {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_run)},
                            {Py_tp_methods, run_methods},
                            {0, nullptr}};
 PyType_Spec run_spec = {"assay._capture.GraphRun", sizeof(GraphRunObject), 0, Py_TPFLAGS_DEFAULT,
@@ -115,8 +114,8 @@ PyObject* graph_wrote(PyObject*, PyObject* const* args, Py_ssize_t count) {
 
 // Tuple of bool -> vector; false with a Python exception set.
 bool read_flags(PyObject* list, std::vector<bool>* flags) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i) {
-    const int truth = PyObject_IsTrue(PyTuple_GET_ITEM(list, i));
+  for (Py_ssize_t i = 0; i < PyTuple_Size(list); ++i) {
+    const int truth = PyObject_IsTrue(PyTuple_GetItem(list, i));
     if (truth < 0) return false;
     flags->push_back(truth != 0);
   }
@@ -129,18 +128,18 @@ PyCFunction fast() {
 }
 
 PyMethodDef functions[] = {
-    {"graph_input", fast<graph_input>(), METH_FASTCALL,
+    {"graph_input", fast<graph_input>(), kFastCall,
      "graph_input(run, number, value): what a graph was given, or a constant of it"},
-    {"graph_before", fast<graph_before>(), METH_FASTCALL,
+    {"graph_before", fast<graph_before>(), kFastCall,
      "graph_before(run, number, *inputs): inputs that the operator is about to overwrite"},
-    {"graph_after", fast<graph_after>(), METH_FASTCALL,
+    {"graph_after", fast<graph_after>(), kFastCall,
      "graph_after(run, number, result, *inputs): an operator ran"},
-    {"graph_wrote", fast<graph_wrote>(), METH_FASTCALL,
+    {"graph_wrote", fast<graph_wrote>(), kFastCall,
      "graph_wrote(run, *tensors): an operator has written them"},
     {nullptr, nullptr, 0, nullptr}};
 
 const ExtensionPart part([](PyObject* module) {
-  graph_run_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&run_spec));
+  graph_run_type = make_type(&run_spec);
   return graph_run_type != nullptr ? PyModule_AddFunctions(module, functions) : -1;
 });
 
@@ -167,10 +166,10 @@ PyObject* session_add_graph_operator(PyObject* self, PyObject* args) {
   if (!read_flags(left_inputs, &op.left_out_inputs) ||
       !read_flags(left_outputs, &op.left_out_outputs))
     return nullptr;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants); ++i) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(constants); ++i) {
     Py_ssize_t place = 0;
     PyObject* tensor = nullptr;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(constants, i), "nO", &place, &tensor)) return nullptr;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(constants, i), "nO", &place, &tensor)) return nullptr;
     op.constants.emplace_back(static_cast<size_t>(place), Ref(new_ref(tensor)));
   }
   return PyLong_FromUnsignedLong(session.add_graph_operator(std::move(op)));
@@ -181,7 +180,7 @@ PyObject* session_graph_run(PyObject* self, PyObject* args) {
   unsigned graph = 0;
   long long step = 0;
   if (!PyArg_ParseTuple(args, "IL", &graph, &step)) return nullptr;
-  auto* object = reinterpret_cast<GraphRunObject*>(graph_run_type->tp_alloc(graph_run_type, 0));
+  auto* object = new_object<GraphRunObject>(graph_run_type);
   if (object == nullptr) return nullptr;
   object->session = new_ref(self);
   object->run = new (std::nothrow) GraphRun();

@@ -3,6 +3,25 @@
 // libtorch.
 #include "capture/torch/extension.hpp"
 
+#include <vector>
+
+namespace assay::capture {
+
+PyObject* call_with_tuple(PyObject* self, PyObject* args, PyObject* kwargs) {
+  std::vector<PyObject*> arguments;
+  const Py_ssize_t count = PyTuple_Size(args);
+  for (Py_ssize_t i = 0; i < count; ++i) arguments.push_back(PyTuple_GetItem(args, i));
+  const Ref keys(kwargs != nullptr ? PyDict_Keys(kwargs) : nullptr);
+  const Ref names(keys ? PyList_AsTuple(keys.get()) : nullptr);
+  if (kwargs != nullptr && !names) return nullptr;
+  for (Py_ssize_t i = 0; names && i < PyTuple_Size(names.get()); ++i)
+    arguments.push_back(PyDict_GetItemWithError(kwargs, PyTuple_GetItem(names.get(), i)));
+  return reinterpret_cast<VectorCallable*>(self)->call(self, arguments.data(),
+                                                       static_cast<size_t>(count), names.get());
+}
+
+}  // namespace assay::capture
+
 namespace {
 
 PyModuleDef capture_module = {PyModuleDef_HEAD_INIT,

@@ -13,7 +13,6 @@
 #include "capture/torch/extension.hpp"
 #include "capture/torch/python_compat.hpp"
 #include "capture/torch/session_object.hpp"
-#include "structmember.h"
 
 namespace assay::capture {
 
@@ -44,6 +43,7 @@ struct TorchNames {
   PyObject* forward = PyUnicode_InternFromString("forward");
   PyObject* call_impl = PyUnicode_InternFromString("_call_impl");
   PyObject* self = PyUnicode_InternFromString("self");
+  PyObject* dict = PyUnicode_InternFromString("__dict__");
   std::array<PyObject*, 4> hooks = {PyUnicode_InternFromString("_backward_hooks"),
                                     PyUnicode_InternFromString("_backward_pre_hooks"),
                                     PyUnicode_InternFromString("_forward_hooks"),
@@ -51,6 +51,7 @@ struct TorchNames {
   std::array<PyObject*, 4> global_hooks = {};
   PyObject* trace_module = nullptr;  // __dict__ of torch.jit._trace
   PyObject* trace_map = PyUnicode_InternFromString("_trace_module_map");
+  PyObject* bound_method = nullptr;  // types.MethodType
 };
 TorchNames* names = nullptr;
 
@@ -58,8 +59,10 @@ bool load_torch_names() {
   if (names != nullptr) return true;
   const Ref module(PyImport_ImportModule("torch.nn.modules.module"));
   const Ref trace(module ? PyImport_ImportModule("torch.jit._trace") : nullptr);
-  if (!trace) return false;
+  Ref bound_method = trace ? imported("types", "MethodType") : Ref();
+  if (!bound_method) return false;
   names = new TorchNames;
+  names->bound_method = bound_method.release();
   const char* globals[] = {"_global_backward_hooks", "_global_backward_pre_hooks",
                            "_global_forward_hooks", "_global_forward_pre_hooks"};
   // A torch without one of them has no such hooks.
@@ -69,14 +72,17 @@ bool load_torch_names() {
   return true;
 }
 
-// Borrowed; nullptr when the object has none.
-PyObject* dict_of(PyObject* object) {
-  PyObject** members = object != nullptr ? _PyObject_GetDictPtr(object) : nullptr;
-  return members != nullptr ? *members : nullptr;
+// The __dict__ of an object, past a __getattr__ and the like; none without an exception.
+Ref dict_of(PyObject* object) {
+  Ref dict(object != nullptr ? PyObject_GenericGetAttr(object, names->dict) : nullptr);
+  if (!dict) PyErr_Clear();
+  return dict;
 }
 
 bool is_empty_dict(PyObject* dict) {
-  return dict == nullptr || (PyDict_Check(dict) && PyDict_GET_SIZE(dict) == 0);
+  const Py_ssize_t size = dict != nullptr ? PyDict_Size(dict) : 0;
+  if (size < 0) PyErr_Clear();  // no dict
+  return size == 0;
 }
 
 // Whether torch would call `forward` directly: no hooks on the module or globally, no scopes to
@@ -85,10 +91,10 @@ bool runs_forward_directly(PyObject* module) {
   for (PyObject* dict : names->global_hooks) {
     if (!is_empty_dict(dict)) return false;
   }
-  PyObject* dict = dict_of(module);
-  if (dict == nullptr) return false;
+  const Ref dict = dict_of(module);
+  if (!dict) return false;
   for (PyObject* name : names->hooks) {
-    PyObject* hooks = PyDict_GetItemWithError(dict, name);
+    PyObject* hooks = PyDict_GetItemWithError(dict.get(), name);
     if (hooks == nullptr || !is_empty_dict(hooks)) {
       PyErr_Clear();
       return false;
@@ -105,7 +111,9 @@ bool runs_forward_directly(PyObject* module) {
 Ref class_method_of(PyObject* module) {
   const Ref function(
       PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), names->call_impl));
-  return Ref(function ? PyMethod_New(function.get(), module) : nullptr);
+  return Ref(
+      function ? PyObject_CallFunctionObjArgs(names->bound_method, function.get(), module, nullptr)
+               : nullptr);
 }
 
 PyObject* call_class_implementation(PyObject* module, PyObject* args, PyObject* kwargs) {
@@ -125,23 +133,13 @@ PyObject* run_module(ModuleCall* self, PyObject* module, PyObject* args, PyObjec
 // they are noticed; whose call this is then stands in the local `self` of the calling frame.
 // Returns the copy, or none.
 Ref calling_copy(const ModuleCall* self, PyObject* module) {
-  PyFrameObject* frame = PyEval_GetFrame();
-  if (frame == nullptr) return {};
-#if PY_VERSION_HEX >= 0x030C0000
-  Ref caller(PyFrame_GetVar(frame, names->self));
-#else
-#if PY_VERSION_HEX >= 0x030B0000
-  const Ref locals(PyFrame_GetLocals(frame));
-#else
-  const Ref locals = attribute(reinterpret_cast<PyObject*>(frame), "f_locals");
-#endif
+  const Ref locals = attribute(reinterpret_cast<PyObject*>(PyEval_GetFrame()), "f_locals");
   Ref caller(locals ? PyObject_GetItem(locals.get(), names->self) : nullptr);
-#endif
   PyErr_Clear();
-  PyObject* dict = dict_of(caller.get());
-  const bool is_copy =
-      dict != nullptr && caller.get() != module && Py_TYPE(caller.get()) == Py_TYPE(module) &&
-      PyDict_GetItemWithError(dict, names->call_impl) == reinterpret_cast<const PyObject*>(self);
+  const Ref dict = dict_of(caller.get());
+  const bool is_copy = dict && caller.get() != module && Py_TYPE(caller.get()) == Py_TYPE(module) &&
+                       PyDict_GetItemWithError(dict.get(), names->call_impl) ==
+                           reinterpret_cast<const PyObject*>(self);
   PyErr_Clear();
   return is_copy ? std::move(caller) : Ref();
 }
@@ -200,6 +198,11 @@ PyObject* module_call_reduce(PyObject* object, PyObject*) {
                  : nullptr;
 }
 
+bool is_method_of(PyObject* object, PyObject* module) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == names->bound_method &&
+         attribute(object, "__self__").get() == module;
+}
+
 // Called by assay.torch.capture: puts the object into the module's __dict__ under the given name.
 PyObject* module_call_install(PyObject* object, PyObject* attribute) {
   if (!PyUnicode_Check(attribute)) {
@@ -208,18 +211,17 @@ PyObject* module_call_install(PyObject* object, PyObject* attribute) {
   }
   auto* self = reinterpret_cast<ModuleCall*>(object);
   const Ref module(weakref_get(self->module));
-  PyObject* dict = dict_of(module.get());
-  if (dict == nullptr) {
+  const Ref dict = dict_of(module.get());
+  if (!dict) {
     PyErr_SetString(PyExc_TypeError, "the module has no __dict__");
     return nullptr;
   }
-  Py_XSETREF(self->attribute, new_ref(attribute));
-  PyObject* present = PyDict_GetItemWithError(dict, attribute);
+  replace(self->attribute, new_ref(attribute));
+  PyObject* present = PyDict_GetItemWithError(dict.get(), attribute);
   // The bound class method is what deepcopy leaves behind (above): the same as nothing.
-  const bool leftover =
-      present != nullptr && PyMethod_Check(present) && PyMethod_GET_SELF(present) == module.get();
-  if (present != nullptr && !leftover) Py_XSETREF(self->previous, new_ref(present));
-  if (PyDict_SetItem(dict, attribute, object) != 0) return nullptr;
+  if (present != nullptr && !is_method_of(present, module.get()))
+    replace(self->previous, new_ref(present));
+  if (PyDict_SetItem(dict.get(), attribute, object) != 0) return nullptr;
   self->attached = true;
   Py_RETURN_NONE;
 }
@@ -241,12 +243,12 @@ PyObject* module_call_remove(PyObject* object, PyObject*) {
   auto* self = reinterpret_cast<ModuleCall*>(object);
   self->attached = false;
   const Ref module(weakref_get(self->module));
-  PyObject* dict = dict_of(module.get());
-  if (dict != nullptr && self->attribute != nullptr &&
-      PyDict_GetItemWithError(dict, self->attribute) == object) {
+  const Ref dict = dict_of(module.get());
+  if (dict && self->attribute != nullptr &&
+      PyDict_GetItemWithError(dict.get(), self->attribute) == object) {
     PyObject* previous = previous_in_use(self);
-    const int status = previous != nullptr ? PyDict_SetItem(dict, self->attribute, previous)
-                                           : PyDict_DelItem(dict, self->attribute);
+    const int status = previous != nullptr ? PyDict_SetItem(dict.get(), self->attribute, previous)
+                                           : PyDict_DelItem(dict.get(), self->attribute);
     if (status != 0) return nullptr;
   }
   Py_RETURN_NONE;
@@ -279,12 +281,10 @@ int module_call_clear(PyObject* object) {
 }
 
 void module_call_dealloc(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   if (reinterpret_cast<ModuleCall*>(object)->weakrefs != nullptr) PyObject_ClearWeakRefs(object);
   (void)module_call_clear(object);
-  type->tp_free(object);
-  Py_DECREF(type);
+  free_object(object);
 }
 
 PyMethodDef module_call_methods[] = {
@@ -300,7 +300,8 @@ PyMemberDef module_call_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(ModuleCall, weakrefs), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
-PyType_Slot module_call_slots[] = {{Py_tp_call, reinterpret_cast<void*>(module_call_call)},
+PyType_Slot module_call_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                                   {Py_tp_call, reinterpret_cast<void*>(module_call_call)},
                                    {Py_tp_traverse, reinterpret_cast<void*>(module_call_traverse)},
                                    {Py_tp_clear, reinterpret_cast<void*>(module_call_clear)},
                                    {Py_tp_dealloc, reinterpret_cast<void*>(module_call_dealloc)},
@@ -329,10 +330,10 @@ std::vector<HookFrame>& hook_frames() {
 PyObject* module_hook_call(PyObject* object, PyObject* args, PyObject*) {
   auto* self = reinterpret_cast<ModuleHook*>(object);
   Session& session = session_of(self->session);
-  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  const Py_ssize_t count = PyTuple_Size(args);
   if (self->before && count >= 3) {
     HookFrame entry{&session, self->node, {}, handled_exception()};
-    if (session.begin(self->node, PyTuple_GET_ITEM(args, 1), PyTuple_GET_ITEM(args, 2),
+    if (session.begin(self->node, PyTuple_GetItem(args, 1), PyTuple_GetItem(args, 2),
                       entry.frame)) {
       hook_frames().push_back(std::move(entry));
     }
@@ -351,7 +352,7 @@ PyObject* module_hook_call(PyObject* object, PyObject* args, PyObject*) {
       frames.pop_back();
       const void* handled = handled_exception();
       const bool raised = handled != nullptr && handled != entry.handled;
-      session.end(self->node, raised ? nullptr : PyTuple_GET_ITEM(args, 3), entry.frame);
+      session.end(self->node, raised ? nullptr : PyTuple_GetItem(args, 3), entry.frame);
     }
   }
   Py_RETURN_NONE;
@@ -367,14 +368,13 @@ int module_hook_clear(PyObject* object) {
   return 0;
 }
 void module_hook_dealloc(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   (void)module_hook_clear(object);
-  type->tp_free(object);
-  Py_DECREF(type);
+  free_object(object);
 }
 
-PyType_Slot module_hook_slots[] = {{Py_tp_call, reinterpret_cast<void*>(module_hook_call)},
+PyType_Slot module_hook_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                                   {Py_tp_call, reinterpret_cast<void*>(module_hook_call)},
                                    {Py_tp_traverse, reinterpret_cast<void*>(module_hook_traverse)},
                                    {Py_tp_clear, reinterpret_cast<void*>(module_hook_clear)},
                                    {Py_tp_dealloc, reinterpret_cast<void*>(module_hook_dealloc)},
@@ -384,21 +384,18 @@ PyType_Spec module_hook_spec = {"assay._capture.ModuleHook", sizeof(ModuleHook),
 PyTypeObject* module_hook_type = nullptr;
 
 PyObject* new_hook(PyObject* session, uint32_t node, bool before) {
-  auto* hook = PyObject_GC_New(ModuleHook, module_hook_type);
+  auto* hook = new_object<ModuleHook>(module_hook_type);
   if (hook == nullptr) return nullptr;
   hook->session = new_ref(session);
   hook->node = node;
   hook->before = before;
-  PyObject_GC_Track(reinterpret_cast<PyObject*>(hook));
   return reinterpret_cast<PyObject*>(hook);
 }
 
 const ExtensionPart part([](PyObject* module) {
-  module_call_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&module_call_spec));
-  module_hook_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&module_hook_spec));
-  if (module_call_type == nullptr || module_hook_type == nullptr) return -1;
-  Py_INCREF(module_call_type);
-  return PyModule_AddObject(module, "ModuleCall", reinterpret_cast<PyObject*>(module_call_type));
+  module_call_type = make_type(&module_call_spec, module);
+  module_hook_type = make_type(&module_hook_spec);
+  return module_call_type != nullptr && module_hook_type != nullptr ? 0 : -1;
 });
 
 bool valid_node(PyObject* self, unsigned node) {
@@ -416,18 +413,11 @@ PyObject* session_module_call(PyObject* self, PyObject* args) {
       !valid_node(self, node))
     return nullptr;
   Ref weak(PyWeakref_NewRef(module, nullptr));
-  auto* call = weak ? PyObject_GC_New(ModuleCall, module_call_type) : nullptr;
+  auto* call = weak ? new_object<ModuleCall>(module_call_type) : nullptr;
   if (call == nullptr) return nullptr;
   call->session = new_ref(self);
   call->module = weak.release();
-  call->previous = nullptr;
-  call->weakrefs = nullptr;
-  call->attribute = nullptr;
   call->node = node;
-  call->attached = false;
-  call->running = 0;
-  call->holders = 0;
-  PyObject_GC_Track(reinterpret_cast<PyObject*>(call));
   return reinterpret_cast<PyObject*>(call);
 }
 

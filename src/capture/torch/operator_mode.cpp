@@ -2,8 +2,6 @@
 // The dispatch mode as a C object, and its place on torch's stack of modes.
 #include "capture/torch/operator_mode.hpp"
 
-#include <structmember.h>
-
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -21,7 +19,7 @@ PyTypeObject* mode_type = nullptr;
 // makes Python strings of them, searches types with them and makes a bound method, 0.2 us each;
 // here it is a comparison.
 struct OperatorMode {
-  PyObject_HEAD vectorcallfunc vectorcall;
+  VectorCallable callable;
   Session* session;
 };
 
@@ -49,8 +47,8 @@ bool load_stack_functions() {
 
 // __torch_dispatch__(function, types, args, kwargs)
 PyObject* dispatch(PyObject* self, PyObject* const* given, size_t flags, PyObject* names) {
-  const Py_ssize_t count = PyVectorcall_NARGS(flags);
-  if (count < 3 || !PyTuple_Check(given[2]) || (names != nullptr && PyTuple_GET_SIZE(names) != 0)) {
+  const size_t count = argument_count(flags);
+  if (count < 3 || !PyTuple_Check(given[2]) || (names != nullptr && PyTuple_Size(names) != 0)) {
     PyErr_SetString(PyExc_TypeError, "__torch_dispatch__ takes a function, types, args and kwargs");
     return nullptr;
   }
@@ -69,12 +67,6 @@ PyObject* dispatch(PyObject* self, PyObject* const* given, size_t flags, PyObjec
   const ErrorAside aside;
   session->end_operator(*schema, args, kwargs, result, frame);
   return result;
-}
-
-void mode_dealloc(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  type->tp_free(object);
-  Py_DECREF(type);
 }
 
 PyObject* always(PyObject*, PyObject*) { Py_RETURN_TRUE; }
@@ -96,28 +88,26 @@ PyObject* mode_getattr(PyObject* self, char* name) {
   return text ? PyObject_GenericGetAttr(self, text.get()) : nullptr;
 }
 
-PyMemberDef mode_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OperatorMode, vectorcall), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef mode_properties[] = {
     {"__torch_dispatch__", mode_itself, nullptr, nullptr, nullptr},
     {"__self__", mode_itself, nullptr, nullptr, nullptr},
     // Operators with functions among their arguments (flex_attention) come here like all others.
     {"supports_higher_order_operators", always_property, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot mode_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(mode_dealloc)},
+PyType_Slot mode_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(free_object)},
                             {Py_tp_getattr, reinterpret_cast<void*>(mode_getattr)},
                             {Py_tp_getattro, reinterpret_cast<void*>(PyObject_GenericGetAttr)},
-                            {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-                            {Py_tp_members, mode_members},
+                            {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                            {Py_tp_call, reinterpret_cast<void*>(call_with_tuple)},
+                            {Py_tp_members, vector_call_members},
                             {Py_tp_methods, mode_methods},
                             {Py_tp_getset, mode_properties},
                             {0, nullptr}};
 PyType_Spec mode_spec = {"assay._capture.OperatorMode", sizeof(OperatorMode), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, mode_slots};
+                         Py_TPFLAGS_DEFAULT | kHasVectorCall, mode_slots};
 
 const ExtensionPart part([](PyObject*) {
-  mode_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&mode_spec));
+  mode_type = make_type(&mode_spec);
   return mode_type != nullptr ? 0 : -1;
 });
 
@@ -125,9 +115,9 @@ const ExtensionPart part([](PyObject*) {
 
 PyObject* new_operator_mode() {
   if (!load_stack_functions()) return nullptr;
-  auto* mode = reinterpret_cast<OperatorMode*>(mode_type->tp_alloc(mode_type, 0));
+  auto* mode = new_object<OperatorMode>(mode_type);
   if (mode == nullptr) return nullptr;
-  mode->vectorcall = dispatch;
+  mode->callable.call = dispatch;
   mode->session = nullptr;
   return reinterpret_cast<PyObject*>(mode);
 }
@@ -137,7 +127,7 @@ void set_mode_session(PyObject* mode, Session* session) noexcept {
 }
 
 int64_t dispatch_stack_size() noexcept {
-  const Ref size(PyObject_CallNoArgs(functions.size));
+  const Ref size(PyObject_CallObject(functions.size, nullptr));
   const int64_t value = size ? PyLong_AsLongLong(size.get()) : -1;
   PyErr_Clear();
   return value;
@@ -145,7 +135,7 @@ int64_t dispatch_stack_size() noexcept {
 
 bool push_dispatch_mode(PyObject* mode) noexcept {
   const ErrorAside aside;
-  return static_cast<bool>(Ref(PyObject_CallOneArg(functions.push, mode)));
+  return static_cast<bool>(Ref(PyObject_CallFunctionObjArgs(functions.push, mode, nullptr)));
 }
 
 bool pop_dispatch_mode(PyObject* mode) noexcept {
@@ -162,13 +152,13 @@ bool pop_dispatch_mode(PyObject* mode) noexcept {
   std::vector<Ref> above;
   bool found = false;
   while (!found) {
-    Ref top(PyObject_CallOneArg(functions.pop, Py_None));
+    Ref top(PyObject_CallFunctionObjArgs(functions.pop, Py_None, nullptr));
     if (!top) break;
     found = top.get() == mode;
     if (!found) above.push_back(std::move(top));
   }
   for (; !above.empty(); above.pop_back())
-    (void)Ref(PyObject_CallOneArg(functions.push, above.back().get()));
+    (void)Ref(PyObject_CallFunctionObjArgs(functions.push, above.back().get(), nullptr));
   return found;
 }
 

@@ -15,7 +15,7 @@ namespace {
 // A line of records.jsonl is at most 1 MiB for its readers.
 constexpr size_t kMaxArgumentsBytes = 512u << 10;
 constexpr Py_ssize_t kMaxListItems = 16384;
-constexpr Py_ssize_t kMaxTextBytes = 4096;
+constexpr size_t kMaxTextBytes = 4096;
 constexpr int kMaxListDepth = 4;
 
 [[nodiscard]] bool true_attribute(PyObject* object, const char* name) {
@@ -80,20 +80,20 @@ class ArgumentsWriter {
 
  private:
   void write(PyObject* value, uint32_t argument, int32_t index, int depth) {
-    if (access_.is_tensor(value)) {
-      tensor(value, argument, index);
-    } else if (value == Py_None) {
+    if (access_.is_tensor(value)) return tensor(value, argument, index);
+    const unsigned long flags = PyType_GetFlags(Py_TYPE(value));
+    if (value == Py_None) {
       json_ += "null";
     } else if (PyBool_Check(value)) {
       json_ += value == Py_True ? "true" : "false";
-    } else if (PyLong_Check(value)) {
+    } else if ((flags & Py_TPFLAGS_LONG_SUBCLASS) != 0) {
       integer(value);
-    } else if (PyFloat_Check(value)) {
-      append_double(json_, PyFloat_AS_DOUBLE(value));
-    } else if (PyUnicode_Check(value)) {
+    } else if ((flags & Py_TPFLAGS_UNICODE_SUBCLASS) != 0) {
       text(value);
-    } else if (PyList_Check(value) || PyTuple_Check(value)) {
+    } else if ((flags & (Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS)) != 0) {
       list(value, argument, depth);
+    } else if (PyFloat_Check(value)) {
+      append_double(json_, PyFloat_AsDouble(value));
     } else if (PyComplex_Check(value)) {
       json_ += R"({"complex":[)";
       append_double(json_, PyComplex_RealAsDouble(value));
@@ -131,20 +131,19 @@ class ArgumentsWriter {
   }
 
   void text(PyObject* value) {
-    Py_ssize_t size = 0;
-    const char* utf8 = PyUnicode_AsUTF8AndSize(value, &size);
-    if (utf8 == nullptr || size > kMaxTextBytes) {
+    const Utf8 utf8(value);
+    if (!utf8 || utf8.view().size() > kMaxTextBytes) {
       PyErr_Clear();
       append_object(json_, "other", "long text");
     } else {
-      json_ += json_quote(std::string_view(utf8, static_cast<size_t>(size)));
+      json_ += json_quote(utf8.view());
     }
   }
 
   // Tensors keep their place among all items; below the first list they have none of their own in
   // the schema.
   void list(PyObject* value, uint32_t argument, int depth) {
-    const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
+    const Py_ssize_t size = size_of(value);
     if (size > kMaxListItems || depth >= kMaxListDepth || json_.size() > kMaxArgumentsBytes) {
       append_object(json_, "other", "list of " + std::to_string(size));
       return;
@@ -152,22 +151,20 @@ class ArgumentsWriter {
     json_ += '[';
     for (Py_ssize_t i = 0; i < size; ++i) {
       if (i != 0) json_ += ',';
-      write(PySequence_Fast_GET_ITEM(value, i), argument, static_cast<int32_t>(i), depth + 1);
+      write(item_of(value, i), argument, static_cast<int32_t>(i), depth + 1);
     }
     json_ += ']';
   }
 
   void foreign_type(PyObject* value) {
-    const std::string_view type = Py_TYPE(value)->tp_name;
-    for (const char* kind : {"dtype", "device", "layout", "memory_format"}) {
-      if (type.starts_with("torch.") && type.substr(6) == kind) {
-        const std::string name = text_of(value);
-        append_object(json_, kind, name.starts_with("torch.") ? name.substr(6) : name);
-        return;
-      }
+    const std::string_view kind = access_.torch_kind(Py_TYPE(value));
+    if (!kind.empty()) {
+      const std::string name = text_of(value);
+      append_object(json_, kind, name.starts_with("torch.") ? name.substr(6) : name);
+      return;
     }
     // Not asked for its own text: that would run foreign code.
-    append_object(json_, "other", type.substr(type.rfind('.') + 1));
+    append_object(json_, "other", class_name(Py_TYPE(value)));
   }
 
   const OperatorSchema& schema_;
@@ -205,10 +202,10 @@ std::unique_ptr<OperatorSchema> OperatorSchemas::read(PyObject* function) {
   schema->is_mutable = true_attribute(description.get(), "is_mutable");
   const Ref arguments = attribute(description.get(), "arguments");
   const Py_ssize_t count =
-      arguments && PyList_Check(arguments.get()) ? PyList_GET_SIZE(arguments.get()) : 0;
+      arguments && PyList_Check(arguments.get()) ? PyList_Size(arguments.get()) : 0;
   std::string writes;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* item = PyList_GET_ITEM(arguments.get(), i);
+    PyObject* item = PyList_GetItem(arguments.get(), i);
     OperatorArgument& argument = schema->arguments.emplace_back();
     argument.text = text_of(attribute(item, "name").get());
     argument.name = PyUnicode_InternFromString(argument.text.c_str());
@@ -226,10 +223,10 @@ void bind_arguments(const OperatorSchema& schema, PyObject* args, PyObject* kwar
                     TensorAccess& access, std::string& json, std::vector<BoundTensor>& tensors) {
   ArgumentsWriter writer(schema, access, json, tensors);
   writer.begin();
-  const Py_ssize_t positional = PyTuple_Check(args) ? PyTuple_GET_SIZE(args) : 0;
+  const Py_ssize_t positional = PyTuple_Check(args) ? PyTuple_Size(args) : 0;
   for (Py_ssize_t i = 0; i < positional; ++i)
-    writer.argument(static_cast<uint32_t>(i), PyTuple_GET_ITEM(args, i));
-  if (kwargs != nullptr && PyDict_Check(kwargs) && PyDict_GET_SIZE(kwargs) != 0) {
+    writer.argument(static_cast<uint32_t>(i), PyTuple_GetItem(args, i));
+  if (kwargs != nullptr && PyDict_Check(kwargs) && PyDict_Size(kwargs) != 0) {
     for (size_t i = static_cast<size_t>(positional); i < schema.arguments.size(); ++i) {
       PyObject* value = PyDict_GetItemWithError(kwargs, schema.arguments[i].name);
       if (value != nullptr) writer.argument(static_cast<uint32_t>(i), value);

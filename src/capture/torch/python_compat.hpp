@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few calls of the CPython API that differ between 3.9 and 3.14.
+// What we need of CPython and its stable ABI of 3.9 has no call for: one file of this module serves
+// every interpreter from 3.9 on.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -48,13 +49,61 @@ inline Ref imported(const char* module, const char* name) {
   return Ref(found ? PyObject_GetAttrString(found.get(), name) : nullptr);
 }
 
-/// What str(object) gives, `otherwise` when it raises. Leaves no exception.
+/// The UTF-8 of a str; none with an exception set for other objects and lone surrogates.
+class Utf8 {
+ public:
+  explicit Utf8(PyObject* text) : bytes_(text != nullptr ? PyUnicode_AsUTF8String(text) : nullptr) {
+    char* begin = nullptr;
+    Py_ssize_t size = 0;
+    if (bytes_ && PyBytes_AsStringAndSize(bytes_.get(), &begin, &size) == 0)
+      view_ = {begin, static_cast<size_t>(size)};
+  }
+
+  [[nodiscard]] explicit operator bool() const { return view_.data() != nullptr; }
+  /// A null byte follows.
+  [[nodiscard]] std::string_view view() const { return view_; }
+
+ private:
+  Ref bytes_;
+  std::string_view view_;
+};
+
+/// What str(object) gives up to its first null character, `otherwise` when it raises. Leaves no
+/// exception.
 inline std::string text_of(PyObject* object, const char* otherwise = "") {
   const Ref text(object != nullptr ? PyObject_Str(object) : nullptr);
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  std::string result = utf8 != nullptr ? utf8 : otherwise;
+  const Utf8 utf8(text.get());
+  std::string result = utf8 ? utf8.view().data() : otherwise;
   PyErr_Clear();
   return result;
+}
+
+/// Items of a list or a tuple, subclasses included.
+inline Py_ssize_t size_of(PyObject* sequence) {
+  return PyTuple_Check(sequence) ? PyTuple_Size(sequence) : PyList_Size(sequence);
+}
+/// One of them, borrowed. Precondition: 0 <= index < size_of(sequence).
+inline PyObject* item_of(PyObject* sequence, Py_ssize_t index) {
+  return PyTuple_Check(sequence) ? PyTuple_GetItem(sequence, index)
+                                 : PyList_GetItem(sequence, index);
+}
+
+/// Puts an owned reference in the place of another one.
+inline void replace(PyObject*& place, PyObject* owned) { Py_XDECREF(std::exchange(place, owned)); }
+
+/// A type's name without its module, "" when it has none. Leaves no exception.
+inline std::string class_name(PyTypeObject* type) {
+  const std::string name = text_of(attribute(reinterpret_cast<PyObject*>(type), "__name__").get());
+  return name.substr(name.rfind('.') + 1);
+}
+
+/// Of an object, as the interpreter's own messages name it: types of C with their module.
+inline std::string type_text(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  const std::string module =
+      text_of(attribute(reinterpret_cast<PyObject*>(type), "__module__").get(), "builtins");
+  const bool is_of_python = (PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE) != 0;
+  return is_of_python || module == "builtins" ? class_name(type) : module + "." + class_name(type);
 }
 
 /// Without the GIL as long as it lives, where it is worth that.
@@ -106,25 +155,13 @@ inline const void* handled_exception() {
 
 /// The object a weak reference points at as a new reference, nullptr when it is gone. No exception.
 inline PyObject* weakref_get(PyObject* weakref) {
-#if PY_VERSION_HEX >= 0x030D0000
-  PyObject* object = nullptr;
-  if (PyWeakref_GetRef(weakref, &object) < 0) PyErr_Clear();
-  return object;
-#else
-  PyObject* object = PyWeakref_GET_OBJECT(weakref);
+  PyObject* object = PyWeakref_GetObject(weakref);
   return object == Py_None ? nullptr : new_ref(object);
-#endif
 }
 
 /// Whether a weak reference points at `object`, which the caller holds.
 inline bool weakref_is(PyObject* weakref, PyObject* object) {
-#if PY_VERSION_HEX >= 0x030D0000
-  PyObject* found = weakref_get(weakref);
-  Py_XDECREF(found);
-  return found == object;
-#else
-  return PyWeakref_GET_OBJECT(weakref) == object;
-#endif
+  return PyWeakref_GetObject(weakref) == object;
 }
 
 /// "O&" converter of arguments that are paths, to a std::string: as the file system has them, which
@@ -133,8 +170,8 @@ inline int path_argument(PyObject* object, void* target) {
   PyObject* converted = nullptr;
   if (PyUnicode_FSConverter(object, &converted) == 0) return 0;
   const Ref bytes(converted);
-  static_cast<std::string*>(target)->assign(PyBytes_AS_STRING(converted),
-                                            static_cast<size_t>(PyBytes_GET_SIZE(converted)));
+  static_cast<std::string*>(target)->assign(PyBytes_AsString(converted),
+                                            static_cast<size_t>(PyBytes_Size(converted)));
   return 1;
 }
 

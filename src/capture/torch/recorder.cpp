@@ -20,13 +20,17 @@ constexpr int kMaxWrappers = 4;        // inside each other
 std::string value_json(PyObject* value) {
   if (value == Py_None) return "null";
   if (PyBool_Check(value)) return value == Py_True ? "true" : "false";
-  if (PyFloat_Check(value)) return json_number(PyFloat_AS_DOUBLE(value));
+  if (PyFloat_Check(value)) return json_number(PyFloat_AsDouble(value));
+  if (PyLong_CheckExact(value)) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow == 0) return std::to_string(number);
+  }
   const Ref text(PyUnicode_CheckExact(value) ? new_ref(value) : PyObject_Str(value));
-  Py_ssize_t size = 0;
-  const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), &size) : nullptr;
+  const Utf8 utf8(text.get());
   PyErr_Clear();
-  if (utf8 == nullptr) return "null";
-  const std::string_view view(utf8, std::min(static_cast<size_t>(size), kMaxValueText));
+  if (!utf8) return "null";
+  const std::string_view view = utf8.view().substr(0, kMaxValueText);
   return PyLong_CheckExact(value) ? std::string(view) : json_quote(view);
 }
 
@@ -194,11 +198,10 @@ bool Session::Recorder::record_parts(PyObject* tensor, const std::string* slot) 
     PyErr_Clear();
     return false;
   }
-  if (PyList_GET_SIZE(parts) == 0) return false;
+  if (PyList_Size(parts) == 0) return false;
   if (stand_for_it == 0) skip(tensor, slot, look_.reason);
   ++wrapped_in_;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts); ++i)
-    record_part(PyList_GET_ITEM(parts, i), *slot);
+  for (Py_ssize_t i = 0; i < PyList_Size(parts); ++i) record_part(PyList_GetItem(parts, i), *slot);
   --wrapped_in_;
   return true;
 }

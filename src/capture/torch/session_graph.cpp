@@ -3,6 +3,7 @@
 //   python/assay/torch/graph/_native.py
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "capture/intake/host_threads.hpp"
 #include "capture/torch/recorder.hpp"
@@ -104,11 +105,11 @@ void Session::record_graph_operator(GraphRun& run, uint32_t number, PyObject* re
   guarded([&] {
     const GraphOperator& op = graph_operators_[number];
     PyObject* value = !op.inputs && !op.constants.empty() ? op.constants[0].second.get() : result;
-    PyObject* const* results = &value;
-    size_t result_count = op.outputs ? 1 : 0;
+    std::span<PyObject* const> outputs(&value, op.outputs ? 1 : 0);
+    std::vector<PyObject*> items;  // borrowed
     if (op.outputs && (PyTuple_Check(value) || PyList_Check(value))) {
-      results = PySequence_Fast_ITEMS(value);
-      result_count = static_cast<size_t>(PySequence_Fast_GET_SIZE(value));
+      for (Py_ssize_t i = 0; i < size_of(value); ++i) items.push_back(item_of(value, i));
+      outputs = items;
     }
     const bool is_open = std::exchange(run.opened, UINT32_MAX) == number;
     // Operators that compute with sizes alone have no operands.
@@ -118,7 +119,6 @@ void Session::record_graph_operator(GraphRun& run, uint32_t number, PyObject* re
       }
       return false;
     };
-    const std::span outputs(results, result_count);
     const bool has_constants = op.inputs && !op.constants.empty();
     if (!is_open && !has_constants && !is_wanted(outputs, op.left_out_outputs) &&
         !is_wanted(inputs, op.left_out_inputs))

@@ -119,8 +119,8 @@ void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject
   };
   for (size_t i = 0; i < schema.arguments.size(); ++i) {
     if (!schema.arguments[i].written) continue;
-    PyObject* value = static_cast<Py_ssize_t>(i) < PyTuple_GET_SIZE(args)
-                          ? PyTuple_GET_ITEM(args, static_cast<Py_ssize_t>(i))
+    PyObject* value = static_cast<Py_ssize_t>(i) < PyTuple_Size(args)
+                          ? PyTuple_GetItem(args, static_cast<Py_ssize_t>(i))
                       : kwargs != nullptr && PyDict_Check(kwargs)
                           ? PyDict_GetItemWithError(kwargs, schema.arguments[i].name)
                           : nullptr;
@@ -129,8 +129,7 @@ void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject
       note(value);
       continue;
     }
-    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); ++k)
-      note(PySequence_Fast_GET_ITEM(value, k));
+    for (Py_ssize_t k = 0; k < size_of(value); ++k) note(item_of(value, k));
   }
 }
 

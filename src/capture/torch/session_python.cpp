@@ -101,7 +101,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   auto run = writer::NativeRun::create(std::move(run_options), wait_without_gil);
   if (!run) return raise_error(run.error());
   use_host_threads(threads);
-  auto* self = reinterpret_cast<SessionObject*>(type->tp_alloc(type, 0));
+  auto* self = new_object<SessionObject>(type);
   if (self == nullptr) return nullptr;
   self->wanted = options.wanted != nullptr ? new_ref(options.wanted) : nullptr;
   self->device = options.device != nullptr ? new_ref(options.device) : nullptr;
@@ -131,7 +131,6 @@ int session_clear(PyObject* object) {
 }
 
 void session_dealloc(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   auto* self = reinterpret_cast<SessionObject*>(object);
   // A mode that somebody keeps passes operators on from here.
@@ -143,8 +142,7 @@ void session_dealloc(PyObject* object) {
   }
   Py_CLEAR(self->mode);
   (void)session_clear(object);
-  type->tp_free(object);
-  Py_DECREF(type);
+  free_object(object);
 }
 
 PyObject* session_add_node(PyObject* self, PyObject* args) {
@@ -171,13 +169,13 @@ PyObject* session_weights(PyObject* self, PyObject* list) {
     return nullptr;
   }
   Session& session = session_of(self);
-  session.begin_weights(static_cast<uint64_t>(PyList_GET_SIZE(list)));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+  session.begin_weights(static_cast<uint64_t>(PyList_Size(list)));
+  for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
     unsigned node = 0;
     const char* slot = nullptr;
     PyObject* tensor = nullptr;
     int is_buffer = 0;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "IsOp", &node, &slot, &tensor, &is_buffer))
+    if (!PyArg_ParseTuple(PyList_GetItem(list, i), "IsOp", &node, &slot, &tensor, &is_buffer))
       return nullptr;
     if (node >= session.nodes().size()) {
       PyErr_SetString(PyExc_IndexError, "no such node");
@@ -332,11 +330,10 @@ PyObject* write_manifest_python(PyObject*, PyObject* args) {
   manifest.captured = captured;
   session.run().describe_buffer(&manifest);
   manifest.stopped = stopped;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(missed); ++i) {
+  for (Py_ssize_t i = 0; i < PyList_Size(missed); ++i) {
     const char *node = nullptr, *reason = nullptr;
     unsigned long long count = 0;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(missed, i), "ssK", &node, &reason, &count))
-      return nullptr;
+    if (!PyArg_ParseTuple(PyList_GetItem(missed, i), "ssK", &node, &reason, &count)) return nullptr;
     manifest.missed.push_back({node, reason, count});
   }
   return none_or_error(writer::write_manifest(path, manifest));
@@ -382,10 +379,8 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 const ExtensionPart part([](PyObject* module) {
-  session_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&session_spec));
-  if (session_type == nullptr || PyModule_AddFunctions(module, functions) != 0) return -1;
-  Py_INCREF(session_type);
-  return PyModule_AddObject(module, "Session", reinterpret_cast<PyObject*>(session_type));
+  session_type = make_type(&session_spec, module);
+  return session_type != nullptr ? PyModule_AddFunctions(module, functions) : -1;
 });
 
 }  // namespace

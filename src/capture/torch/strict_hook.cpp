@@ -13,7 +13,7 @@ using DumperObject = Holder<StrictSession>;
 
 // A forward pre-hook or forward hook of one module.
 struct HookObject {
-  PyObject_HEAD vectorcallfunc call;
+  VectorCallable callable;
   DumperObject* dumper;  // owned; keeps `module` alive
   StrictModule* module;
 };
@@ -29,7 +29,7 @@ PyObject* enter_hook(PyObject* self, PyObject* const*, size_t, PyObject*) {
 }
 
 PyObject* leave_hook(PyObject* self, PyObject* const* arguments, size_t flagged_count, PyObject*) {
-  if (PyVectorcall_NARGS(flagged_count) < 3) {
+  if (argument_count(flagged_count) < 3) {
     PyErr_SetString(PyExc_TypeError, "a forward hook takes (module, args, output)");
     return nullptr;
   }
@@ -40,7 +40,7 @@ PyObject* leave_hook(PyObject* self, PyObject* const* arguments, size_t flagged_
 
 void free_hook(PyObject* self) {
   Py_XDECREF(reinterpret_cast<PyObject*>(reinterpret_cast<HookObject*>(self)->dumper));
-  Py_TYPE(self)->tp_free(self);
+  free_object(self);
 }
 
 // A copy of a hooked model goes on dumping under the same names, as it does with hooks that are
@@ -57,13 +57,21 @@ PyMethodDef hook_methods[] = {{"__deepcopy__", hook_deepcopy, METH_O, nullptr},
                               {"__reduce__", hook_reduce, METH_NOARGS, nullptr},
                               {nullptr, nullptr, 0, nullptr}};
 
-PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyType_Slot hook_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                            {Py_tp_dealloc, reinterpret_cast<void*>(free_hook)},
+                            {Py_tp_call, reinterpret_cast<void*>(call_with_tuple)},
+                            {Py_tp_members, vector_call_members},
+                            {Py_tp_methods, hook_methods},
+                            {0, nullptr}};
+PyType_Spec hook_spec = {"assay._capture.StrictHook", sizeof(HookObject), 0,
+                         Py_TPFLAGS_DEFAULT | kImmutableType | kHasVectorCall, hook_slots};
+PyTypeObject* hook_type = nullptr;
 
-PyObject* new_hook(DumperObject* dumper, StrictModule* module, vectorcallfunc call) {
-  auto* hook = reinterpret_cast<HookObject*>(hook_type.tp_alloc(&hook_type, 0));
+PyObject* new_hook(DumperObject* dumper, StrictModule* module, VectorCall call) {
+  auto* hook = new_object<HookObject>(hook_type);
   if (hook == nullptr) return nullptr;
   Py_INCREF(reinterpret_cast<PyObject*>(dumper));
-  hook->call = call;
+  hook->callable.call = call;
   hook->dumper = dumper;
   hook->module = module;
   return reinterpret_cast<PyObject*>(hook);
@@ -76,8 +84,8 @@ StrictSession& session_of(PyObject* self) { return held_by<StrictSession>(self);
 bool read_tokens(PyObject* list, StrictOptions* options) {
   const Ref sequence(PySequence_Fast(list, "token_range must be a sequence"));
   if (!sequence) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i) {
-    const long long token = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(sequence.get(), i));
+  for (Py_ssize_t i = 0; i < size_of(sequence.get()); ++i) {
+    const long long token = PyLong_AsLongLong(item_of(sequence.get(), i));
     if (token == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();  // no such token will ever come
     options->tokens.insert(token);
   }
@@ -111,7 +119,7 @@ PyObject* new_dumper(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!read_tokens(tokens, &options)) return nullptr;
   auto session = StrictSession::create(std::move(options), callbacks);
   if (session == nullptr) return nullptr;
-  auto* self = reinterpret_cast<DumperObject*>(type->tp_alloc(type, 0));
+  auto* self = new_object<DumperObject>(type);
   if (self != nullptr) self->held = session.release();
   return reinterpret_cast<PyObject*>(self);
 }
@@ -230,19 +238,13 @@ PyMethodDef functions[] = {{"torch_tree_name", torch_tree_name_python, METH_VARA
                             "API names a folder or file."},
                            {nullptr, nullptr, 0, nullptr}};
 
-PyTypeObject dumper_type = holder_type<StrictSession>("assay._capture.StrictDumper", new_dumper,
-                                                      dumper_methods, dumper_members);
-
 const ExtensionPart part([](PyObject* module) {
-  hook_type.tp_name = "assay._capture.StrictHook";
-  hook_type.tp_basicsize = sizeof(HookObject);
-  hook_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
-  hook_type.tp_vectorcall_offset = offsetof(HookObject, call);
-  hook_type.tp_call = PyVectorcall_Call;
-  hook_type.tp_dealloc = free_hook;
-  hook_type.tp_methods = hook_methods;
-  if (PyType_Ready(&hook_type) != 0 || PyModule_AddFunctions(module, functions) != 0) return -1;
-  return add_type(module, "StrictDumper", &dumper_type);
+  hook_type = make_type(&hook_spec);
+  if (hook_type == nullptr || PyModule_AddFunctions(module, functions) != 0) return -1;
+  return make_holder_type<StrictSession>(module, "assay._capture.StrictDumper", new_dumper,
+                                         dumper_methods, dumper_members) != nullptr
+             ? 0
+             : -1;
 });
 
 }  // namespace

@@ -181,11 +181,11 @@ int StrictSession::leave(StrictModule& module, PyObject* object, PyObject* argum
         last_module_ = nullptr;
       } else if (wanted && contains_tensor(result, 0)) {
         Py_INCREF(result);
-        Py_XSETREF(last_outputs_, result);
+        replace(last_outputs_, result);
         last_module_ = &module;
       }
     } else if (wanted && options_.dump_modules && module.selected) {
-      int listed = PyTuple_GET_SIZE(callbacks_.module_list) == 0 ? 1 : -1;
+      int listed = PyTuple_Size(callbacks_.module_list) == 0 ? 1 : -1;
       if (listed < 0) listed = PyObject_IsInstance(object, callbacks_.module_list);
       if (listed < 0) status = -1;
       if (listed > 0) {
@@ -264,8 +264,8 @@ void StrictSession::number(StrictModule& module) {
 bool StrictSession::contains_tensor(PyObject* value, int depth) const {
   if (access_->is_tensor(value)) return true;
   if ((!PyTuple_Check(value) && !PyList_Check(value)) || depth >= kMaxDepth) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-    if (contains_tensor(PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
+  for (Py_ssize_t i = 0; i < size_of(value); ++i) {
+    if (contains_tensor(item_of(value, i), depth + 1)) return true;
   }
   return false;
 }
@@ -393,8 +393,8 @@ int StrictSession::collect(PyObject* value, std::string stem, const TorchTreeVis
                            std::vector<Plan>* plans, int depth) {
   if (access_->is_tensor(value)) return plan_tensor(value, std::move(stem), visit, plans);
   if ((PyTuple_Check(value) || PyList_Check(value)) && depth < kMaxDepth) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      const Ref item(new_ref(PySequence_Fast_GET_ITEM(value, i)));
+    for (Py_ssize_t i = 0; i < size_of(value); ++i) {
+      const Ref item(new_ref(item_of(value, i)));
       const int status =
           collect(item.get(), stem + "_" + std::to_string(i), visit, plans, depth + 1);
       if (status != 0) return status;
@@ -405,7 +405,7 @@ int StrictSession::collect(PyObject* value, std::string stem, const TorchTreeVis
   if (unrecognized_.insert(type).second) {
     Py_INCREF(type);
     warn(Ref(Py_BuildValue("(sO)", "unrecognized", type)),
-         std::string("Unrecognized data type ") + type->tp_name +
+         "Unrecognized data type " + type_text(value) +
              ": only tensors, tuples and lists of them are dumped.");
   }
   return 0;
@@ -602,9 +602,9 @@ int StrictSession::follow_fork() {
   (void)buffers_.release();
   new std::shared_ptr<writer::TorchTree>(std::move(tree_));
   sightings_->clear();
-  const Ref folder(PyObject_CallNoArgs(callbacks_.after_fork));
-  const char* path = folder ? PyUnicode_AsUTF8(folder.get()) : nullptr;
-  if (path == nullptr) {
+  const Ref folder(PyObject_CallObject(callbacks_.after_fork, nullptr));
+  const Utf8 path(folder.get());
+  if (!path) {
     const bool ordinary = is_ordinary_exception();
     if (ordinary) {
       log_line(LogLevel::Error, "no dump folder in a forked process: " + pending_exception_text());
@@ -612,7 +612,7 @@ int StrictSession::follow_fork() {
     closed_ = true;
     return ordinary ? 0 : -1;
   }
-  options_.dump_dir = options_.dump_dir_text = path;
+  options_.dump_dir = options_.dump_dir_text = path.view();
   start_writer();
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/torch/python_compat.hpp"
@@ -64,22 +65,20 @@ std::optional<int64_t> plain_integer(PyObject* value) {
 // look-up.
 class CachedMember {
  public:
-  void bind(PyObject* tensor_type, const char* name) {
+  void bind(PyObject* type, const char* name) {
     name_ = PyUnicode_InternFromString(name);
-    PyObject* descriptor = PyObject_GetAttr(tensor_type, name_);
-    if (descriptor == nullptr) {
-      PyErr_Clear();
-      return;
-    }
-    // The descriptors are immortal members of a static type; we keep our reference.
-    if (Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) {
-      getset_ = reinterpret_cast<PyGetSetDescrObject*>(descriptor)->d_getset;
-    } else if (Py_IS_TYPE(descriptor, &PyMethodDescr_Type)) {
-      PyMethodDef* method = reinterpret_cast<PyMethodDescrObject*>(descriptor)->d_method;
-      if (method->ml_flags == METH_NOARGS) method_ = method->ml_meth;
-      is_method_ = true;
-    } else {
-      is_method_ = true;
+    const Ref descriptor(PyObject_GetAttr(type, name_));
+    PyErr_Clear();
+    if (!descriptor) return;
+    const std::string kind = class_name(Py_TYPE(descriptor.get()));
+    is_method_ = kind != "getset_descriptor";
+    // What a subclass wrote in Python is of other kinds.
+    if (kind == "getset_descriptor") {
+      getset_ = entry_of<PyGetSetDef>(descriptor.get(), Py_tp_getset, &PyGetSetDef::name);
+    } else if (kind == "method_descriptor") {
+      const auto* method =
+          entry_of<PyMethodDef>(descriptor.get(), Py_tp_methods, &PyMethodDef::ml_name);
+      if (method != nullptr && method->ml_flags == METH_NOARGS) method_ = method->ml_meth;
     }
   }
   /// New reference, or nullptr with an exception set.
@@ -105,8 +104,39 @@ class CachedMember {
   }
 
  private:
+  // Such a descriptor in CPython 3.9, which gets no changes any more.
+  struct Descriptor {
+    PyObject_HEAD PyObject* owner;
+    PyObject* name;
+    PyObject* qualified_name;
+    const void* entry;
+  };
+
+  // What the descriptor was made of: its entry in the table of the type that it belongs to, which
+  // ends with one without a name. 3.9 does not hand out the tables of static types, and has the
+  // entry in the descriptor. nullptr where neither is so: then the attribute is looked up.
+  template <typename Entry>
+  [[nodiscard]] const Entry* entry_of(PyObject* descriptor, int table,
+                                      const char* Entry::* name_of) const {
+    const Ref owner = attribute(descriptor, "__objclass__");
+    const Utf8 name(name_);
+    if (!owner || !PyType_Check(owner.get()) || !name) return nullptr;
+    const auto* entry = static_cast<const Entry*>(
+        PyType_GetSlot(reinterpret_cast<PyTypeObject*>(owner.get()), table));
+    PyErr_Clear();
+    if (entry == nullptr && std::strncmp(Py_GetVersion(), "3.9.", 4) == 0) {
+      const auto* parts = reinterpret_cast<const Descriptor*>(descriptor);
+      return parts->owner == owner.get() ? static_cast<const Entry*>(parts->entry) : nullptr;
+    }
+    while (entry != nullptr && entry->*name_of != nullptr) {
+      if (entry->*name_of == name.view()) return entry;
+      ++entry;
+    }
+    return nullptr;
+  }
+
   PyObject* name_ = nullptr;
-  PyGetSetDef* getset_ = nullptr;
+  const PyGetSetDef* getset_ = nullptr;
   PyCFunction method_ = nullptr;
   bool is_method_ = false;
 };
@@ -129,6 +159,12 @@ struct TypeCacheEntry {
   // A strong reference, so that the address cannot come back as another type.
   PyTypeObject* type = nullptr;
   bool is_tensor = false;
+  bool is_fake = false;  // a FakeTensor of torch: it warns when somebody looks for its address
+};
+
+struct TorchKind {
+  const PyTypeObject* type;
+  const char* name;
 };
 
 }  // namespace
@@ -139,12 +175,14 @@ struct TensorAccess::Impl {
   const DlpackExchangeApi* table = nullptr;
   bool use_table = false;
   PyObject* strided = nullptr;  // torch.strided
+  PyObject* cpu = nullptr;      // torch.device("cpu")
   CachedMember version, is_inference, is_conj, is_neg, data_ptr, shape, stride, dtype, device,
       layout, is_nested, storage_offset, untyped_storage, storage_nbytes, storage_data_ptr;
   PyTypeObject* storage_type = nullptr;  // whose members these are; a strong reference
   PyObject* functions_off = nullptr;     // torch._C.DisableTorchFunctionSubclass
   PyObject* wrapper_parts = nullptr;     // assay.torch._wrappers.parts_of
   std::array<TypeCacheEntry, kTypeCacheSize> types{};
+  std::vector<TorchKind> kinds;
   std::vector<NamedDType> dtypes;
   // dtypes and layouts that the exchange table refuses with a C++ exception of some microseconds:
   // not asked again.
@@ -163,7 +201,8 @@ struct TensorAccess::Impl {
   void bind_storage(PyObject* storage) {
     if (Py_TYPE(storage) == storage_type) return;
     PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(storage));
-    Py_XSETREF(storage_type, reinterpret_cast<PyTypeObject*>(new_ref(type)));
+    Py_XDECREF(reinterpret_cast<PyObject*>(storage_type));
+    storage_type = reinterpret_cast<PyTypeObject*>(new_ref(type));
     storage_nbytes = storage_data_ptr = CachedMember();
     storage_nbytes.bind(type, "nbytes");
     storage_data_ptr.bind(type, "data_ptr");
@@ -182,14 +221,32 @@ struct TensorAccess::Impl {
     return storage_data_ptr.integer(storage.get(), 0) != 0;
   }
 
-  // torch warns when somebody looks for the address of one.
-  [[nodiscard]] bool is_fake(PyObject* object) const {
-    if (is_plain(object)) return false;
-    for (const PyTypeObject* type = Py_TYPE(object); type != tensor_type && type != nullptr;
-         type = type->tp_base) {
-      if (std::strcmp(class_name(type), "FakeTensor") == 0) return true;
+  [[nodiscard]] const TypeCacheEntry& entry_of(PyTypeObject* type) {
+    TypeCacheEntry& entry = types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeCacheSize];
+    if (entry.type != type) classify(type, &entry);
+    return entry;
+  }
+
+  // Apart from the look-up, which is asked about every argument of every operator.
+  [[gnu::noinline]] void classify(PyTypeObject* type, TypeCacheEntry* entry) {
+    Py_INCREF(reinterpret_cast<PyObject*>(type));
+    Py_XDECREF(reinterpret_cast<PyObject*>(std::exchange(entry->type, type)));
+    entry->is_tensor = PyType_IsSubtype(type, tensor_type) != 0;
+    entry->is_fake = entry->is_tensor && has_fake_base(type);
+  }
+
+  [[nodiscard]] bool has_fake_base(PyTypeObject* type) const {
+    Ref base(new_ref(reinterpret_cast<PyObject*>(type)));
+    while (base && base.get() != reinterpret_cast<PyObject*>(tensor_type) &&
+           PyType_Check(base.get())) {
+      if (class_name(reinterpret_cast<PyTypeObject*>(base.get())) == "FakeTensor") return true;
+      base = attribute(base.get(), "__base__");
     }
     return false;
+  }
+
+  [[nodiscard]] bool is_fake(PyObject* object) {
+    return !is_plain(object) && entry_of(Py_TYPE(object)).is_fake;
   }
 
   [[nodiscard]] const char* no_memory_reason(PyObject* object) {
@@ -234,12 +291,11 @@ struct TensorAccess::Impl {
   }
 
   static bool read_int_tuple(PyObject* sequence, int64_t* out, int* count) {
-    if (sequence == nullptr || !PyTuple_Check(sequence) ||
-        PyTuple_GET_SIZE(sequence) > kMaxTensorDims)
+    if (sequence == nullptr || !PyTuple_Check(sequence) || PyTuple_Size(sequence) > kMaxTensorDims)
       return false;
-    *count = static_cast<int>(PyTuple_GET_SIZE(sequence));
+    *count = static_cast<int>(PyTuple_Size(sequence));
     for (int i = 0; i < *count; ++i) {
-      const std::optional<int64_t> size = plain_integer(PyTuple_GET_ITEM(sequence, i));
+      const std::optional<int64_t> size = plain_integer(PyTuple_GetItem(sequence, i));
       if (!size) return false;
       out[i] = *size;
     }
@@ -263,7 +319,10 @@ struct TensorAccess::Impl {
   }
 
   void fill_device(PyObject* object, TensorLook& look) {
-    const std::string text = device_name(object);
+    const Ref value(device.get(object));
+    // Making a text of it takes longer than all the rest of a look.
+    if (value && PyObject_RichCompareBool(value.get(), cpu, Py_EQ) > 0) return;
+    const std::string text = text_of(value.get());
     const size_t colon = text.find(':');
     look.device_index = colon != std::string::npos ? std::atoi(text.c_str() + colon + 1) : 0;
     look.device_type = text.starts_with("cpu")    ? kCpu
@@ -373,7 +432,7 @@ class SubclassFunctionsOff {
  public:
   SubclassFunctionsOff(const TensorAccess::Impl& impl, PyObject* tensor) {
     if (impl.is_plain(tensor) || impl.functions_off == nullptr) return;
-    guard_ = Ref(PyObject_CallNoArgs(impl.functions_off));
+    guard_ = Ref(PyObject_CallObject(impl.functions_off, nullptr));
     if (guard_ && !Ref(PyObject_CallMethod(guard_.get(), "__enter__", nullptr))) guard_ = Ref();
     PyErr_Clear();
   }
@@ -392,18 +451,15 @@ class SubclassFunctionsOff {
 
 }  // namespace
 
-const char* class_name(const PyTypeObject* type) {
-  const char* dot = std::strrchr(type->tp_name, '.');
-  return dot != nullptr ? dot + 1 : type->tp_name;
-}
-
 TensorAccess* TensorAccess::get() {
   static TensorAccess* instance = nullptr;  // guarded by the GIL, leaked on purpose
   if (instance != nullptr) return instance;
   Ref tensor = imported("torch", "Tensor");
   Ref parameter = tensor ? imported("torch.nn", "Parameter") : Ref();
   Ref strided = parameter ? imported("torch", "strided") : Ref();
-  if (!strided || !PyType_Check(tensor.get()) || !PyType_Check(parameter.get())) {
+  const Ref device = strided ? imported("torch", "device") : Ref();
+  Ref cpu(device ? PyObject_CallFunction(device.get(), "s", "cpu") : nullptr);
+  if (!cpu || !PyType_Check(tensor.get()) || !PyType_Check(parameter.get())) {
     if (PyErr_Occurred() == nullptr)
       PyErr_SetString(PyExc_ImportError, "torch.Tensor is not a type");
     return nullptr;
@@ -412,6 +468,7 @@ TensorAccess* TensorAccess::get() {
   impl->tensor_type = reinterpret_cast<PyTypeObject*>(tensor.get());
   impl->parameter_type = reinterpret_cast<PyTypeObject*>(parameter.release());
   impl->strided = strided.release();
+  impl->cpu = cpu.release();
   const std::pair<CachedMember*, const char*> members[] = {
       {&impl->version, "_version"},
       {&impl->is_inference, "is_inference"},
@@ -427,6 +484,12 @@ TensorAccess* TensorAccess::get() {
       {&impl->storage_offset, "storage_offset"},
       {&impl->untyped_storage, "untyped_storage"}};
   for (const auto& [member, name] : members) member->bind(tensor.get(), name);
+  for (const char* kind : {"dtype", "device", "layout", "memory_format"}) {
+    Ref type = imported("torch", kind);
+    if (type && PyType_Check(type.get()))
+      impl->kinds.push_back({reinterpret_cast<PyTypeObject*>(type.release()), kind});
+    PyErr_Clear();
+  }
   // A torch without it has no such switch: its subclasses are asked.
   impl->functions_off = imported("torch._C", "DisableTorchFunctionSubclass").release();
   PyErr_Clear();
@@ -446,14 +509,14 @@ TensorAccess* TensorAccess::get() {
 bool TensorAccess::is_tensor(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (type == impl_->tensor_type || type == impl_->parameter_type) return true;
-  TypeCacheEntry& entry = impl_->types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeCacheSize];
-  if (entry.type != type) {
-    Py_INCREF(type);
-    Py_XDECREF(reinterpret_cast<PyObject*>(entry.type));
-    entry.type = type;
-    entry.is_tensor = PyType_IsSubtype(type, impl_->tensor_type) != 0;
+  return impl_->entry_of(type).is_tensor;
+}
+
+std::string_view TensorAccess::torch_kind(const PyTypeObject* type) const {
+  for (const TorchKind& kind : impl_->kinds) {
+    if (kind.type == type) return kind.name;
   }
-  return entry.is_tensor;
+  return "";
 }
 
 void TensorAccess::look(PyObject* object, TensorLook& look, bool ask_negative) {

@@ -10,13 +10,12 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <string_view>
 
 #include "capture/intake/look.hpp"
 
 namespace assay::capture {
 
-/// Name of the type without its module; lives as long as the type.
-[[nodiscard]] const char* class_name(const PyTypeObject* type);
 /// "cpu", "cuda:0" ... into a static or thread-local buffer.
 [[nodiscard]] const char* device_text(const TensorLook& look);
 /// On a device of CUDA; one of ROCm, which torch calls so as well, is none.
@@ -58,6 +57,10 @@ class TensorAccess {
   [[nodiscard]] int64_t storage_size_bytes(PyObject* storage_object);
   /// Elements between the start of the storage and the first element; 0 when torch refuses.
   [[nodiscard]] int64_t storage_offset(PyObject* object);
+
+  /// Which of torch's own values a type has: "dtype", "device", "layout", "memory_format"; "" for
+  /// all others.
+  [[nodiscard]] std::string_view torch_kind(const PyTypeObject* type) const;
 
   /// What assay.torch._wrappers.parts_of(tensor) answers, new reference; nullptr when it raised.
   [[nodiscard]] PyObject* wrapper_parts(PyObject* object);

@@ -11,7 +11,7 @@ namespace {
 PyObject* int_tuple(const int64_t* values, int count) {
   PyObject* tuple = PyTuple_New(count);
   for (int i = 0; tuple != nullptr && i < count; ++i)
-    PyTuple_SET_ITEM(tuple, i, PyLong_FromLongLong(values[i]));
+    (void)PyTuple_SetItem(tuple, i, PyLong_FromLongLong(values[i]));
   return tuple;
 }
 

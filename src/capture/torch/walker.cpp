@@ -4,42 +4,51 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <utility>
 
 #include "capture/torch/python_compat.hpp"
 
 namespace assay::capture {
 namespace {
 
-bool is_scalar_type(PyTypeObject* type) {
-  return type == Py_TYPE(Py_None) || PyType_FastSubclass(type, Py_TPFLAGS_LONG_SUBCLASS) ||
-         PyType_FastSubclass(type, Py_TPFLAGS_UNICODE_SUBCLASS) ||
+bool is_scalar_type(PyTypeObject* type, unsigned long flags, std::string_view torch_kind) {
+  return type == Py_TYPE(Py_None) ||
+         (flags & (Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS)) != 0 ||
          PyType_IsSubtype(type, &PyFloat_Type) != 0 ||
-         PyType_IsSubtype(type, &PyComplex_Type) != 0 ||
-         std::strcmp(type->tp_name, "torch.dtype") == 0 ||
-         std::strcmp(type->tp_name, "torch.device") == 0;
+         PyType_IsSubtype(type, &PyComplex_Type) != 0 || torch_kind == "dtype" ||
+         torch_kind == "device";
 }
 
 // transformers' caches: DynamicCache, StaticCache, EncoderDecoderCache ... all end in "Cache" and
 // hold `layers` (4.56 and later) or `key_cache`.
 bool is_cache_type(PyTypeObject* type) {
-  for (PyTypeObject* base = type; base != nullptr; base = base->tp_base) {
-    if (std::strcmp(class_name(base), "Cache") == 0) return true;
+  Ref base(new_ref(reinterpret_cast<PyObject*>(type)));
+  while (base && PyType_Check(base.get())) {
+    if (class_name(reinterpret_cast<PyTypeObject*>(base.get())) == "Cache") return true;
+    base = attribute(base.get(), "__base__");
   }
   return false;
 }
 
 }  // namespace
 
+Walker::~Walker() {
+  for (Kind& kind : kinds_) {
+    Py_XDECREF(reinterpret_cast<PyObject*>(kind.type));
+    Py_XDECREF(kind.fields);
+  }
+  for (Key& key : keys_) Py_XDECREF(key.object);
+}
+
 Walker::Kind Walker::classify(PyTypeObject* type) {
   Kind kind;
   kind.type = type;
-  if (is_scalar_type(type)) {
+  const unsigned long flags = PyType_GetFlags(type);
+  if (is_scalar_type(type, flags, access_.torch_kind(type))) {
     kind.shape = Shape::Scalar;
-  } else if (PyType_FastSubclass(type, Py_TPFLAGS_TUPLE_SUBCLASS) ||
-             PyType_FastSubclass(type, Py_TPFLAGS_LIST_SUBCLASS)) {
+  } else if ((flags & (Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS)) != 0) {
     kind.shape = Shape::Sequence;
-  } else if (PyType_FastSubclass(type, Py_TPFLAGS_DICT_SUBCLASS)) {
+  } else if ((flags & Py_TPFLAGS_DICT_SUBCLASS) != 0) {
     kind.shape = Shape::Dict;
   } else if (is_cache_type(type)) {
     kind.shape = Shape::Cache;
@@ -66,6 +75,22 @@ const Walker::Kind& Walker::kind_of(PyTypeObject* type) {
   return kind;
 }
 
+// The names of arguments are the same objects from call to call. nullptr for what is no text;
+// valid until the next call.
+const std::string* Walker::text_of_key(PyObject* key) {
+  Key& known = keys_[(reinterpret_cast<uintptr_t>(key) >> 4) % kCacheSize];
+  if (known.object == key) return &known.text;
+  if (!PyUnicode_Check(key)) return nullptr;
+  const Utf8 text(key);
+  if (!text) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  known.text = text.view();
+  replace(known.object, new_ref(key));
+  return &known.text;
+}
+
 size_t Walker::push(std::string_view part) {
   const size_t before = path_.size();
   if (before != 0) path_ += '.';
@@ -89,8 +114,8 @@ bool Walker::enter(PyObject* container) {
 
 void Walker::walk_sequence(PyObject* sequence, int depth, LeafVisitor& visitor) {
   // The size is read again each time and the item is kept: a visitor may let other threads run.
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
-    const Ref item(new_ref(PySequence_Fast_GET_ITEM(sequence, i)));
+  for (Py_ssize_t i = 0; i < size_of(sequence); ++i) {
+    const Ref item(new_ref(item_of(sequence, i)));
     walk_below(i, item.get(), depth, visitor);
   }
 }
@@ -102,12 +127,9 @@ void Walker::walk_dict(PyObject* dict, int depth, LeafVisitor& visitor) {
   PyObject* item = nullptr;
   while (PyDict_Next(dict, &position, &key, &item)) {
     const Ref kept(new_ref(item));
-    Py_ssize_t length = 0;
-    const char* text = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, &length) : nullptr;
-    if (text != nullptr) {
-      walk_below(std::string_view(text, static_cast<size_t>(length)), item, depth, visitor);
+    if (const std::string* text = text_of_key(key)) {
+      walk_below(std::string_view(*text), item, depth, visitor);
     } else {
-      PyErr_Clear();
       int overflow = 0;
       const long long number =
           PyLong_Check(key) ? PyLong_AsLongLongAndOverflow(key, &overflow) : index;
@@ -119,15 +141,12 @@ void Walker::walk_dict(PyObject* dict, int depth, LeafVisitor& visitor) {
 
 void Walker::walk_fields(PyObject* object, PyObject* names, int depth, LeafVisitor& visitor) {
   const Ref kept(new_ref(names));  // the type cache may be overwritten by a walk below
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-    PyObject* name = PyTuple_GET_ITEM(names, i);
-    Py_ssize_t length = 0;
-    const char* text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &length) : nullptr;
-    const Ref item(text != nullptr ? PyObject_GetAttr(object, name) : nullptr);
-    if (item)
-      walk_below(std::string_view(text, static_cast<size_t>(length)), item.get(), depth, visitor);
-    else
-      PyErr_Clear();
+  for (Py_ssize_t i = 0; i < PyTuple_Size(names); ++i) {
+    PyObject* name = PyTuple_GetItem(names, i);
+    const Ref item(PyUnicode_Check(name) ? PyObject_GetAttr(object, name) : nullptr);
+    PyErr_Clear();
+    const std::string* text = item ? text_of_key(name) : nullptr;
+    if (text != nullptr) walk_below(std::string_view(*text), item.get(), depth, visitor);
   }
 }
 
@@ -144,8 +163,8 @@ void Walker::walk_cache(PyObject* cache, int depth, LeafVisitor& visitor) {
     return;
   }
   const size_t before_layers = push("layers");
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(layers.get()); ++i) {
-    const Ref layer(new_ref(PyList_GET_ITEM(layers.get(), i)));
+  for (Py_ssize_t i = 0; i < PyList_Size(layers.get()); ++i) {
+    const Ref layer(new_ref(PyList_GetItem(layers.get(), i)));
     const size_t before = push(i);
     walk_attribute(layer.get(), "keys");
     walk_attribute(layer.get(), "values");
@@ -187,7 +206,7 @@ void Walker::walk_arguments(PyObject* args_tuple, PyObject* kwargs, LeafVisitor&
   path_.clear();
   visited_.clear();
   if (args_tuple != nullptr) walk_sequence(args_tuple, 0, visitor);
-  if (kwargs != nullptr && PyDict_Check(kwargs) && PyDict_GET_SIZE(kwargs) != 0) {
+  if (kwargs != nullptr && PyDict_Check(kwargs) && PyDict_Size(kwargs) != 0) {
     const size_t before = push("kwargs");
     walk_dict(kwargs, 0, visitor);
     pop(before);

@@ -33,6 +33,9 @@ class LeafVisitor {
 class Walker {
  public:
   explicit Walker(TensorAccess& access) : access_(access) {}
+  ~Walker();
+  Walker(const Walker&) = delete;
+  Walker& operator=(const Walker&) = delete;
 
   /// Arguments of a call: slots "0", "1" ... for positional ones, "kwargs.name" for keyword ones
   /// (kwargs may be null).
@@ -53,6 +56,7 @@ class Walker {
   void walk_cache(PyObject* cache, int depth, LeafVisitor& visitor);
   [[nodiscard]] bool enter(PyObject* container);
   [[nodiscard]] const Kind& kind_of(PyTypeObject* type);
+  [[nodiscard]] const std::string* text_of_key(PyObject* key);
   /// An item of a container, by its name or number.
   template <typename Part>
   void walk_below(Part part, PyObject* item, int depth, LeafVisitor& visitor) {
@@ -70,12 +74,17 @@ class Walker {
     Shape shape = Shape::Unknown;
     PyObject* fields = nullptr;  // tuple of field names of a dataclass
   };
+  struct Key {
+    PyObject* object = nullptr;  // a str; a strong reference
+    std::string text;
+  };
   [[nodiscard]] Kind classify(PyTypeObject* type);
 
   static constexpr size_t kCacheSize = 64;
   TensorAccess& access_;
   bool walk_caches_ = false;
   Kind kinds_[kCacheSize];
+  Key keys_[kCacheSize];
   std::string path_;
   std::vector<PyObject*> visited_;
 };
