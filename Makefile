@@ -8,7 +8,8 @@
 #   make campaign MINUTES=60   what is too long for CI: verdicts, kills, fuzzing; goes on where it stopped
 #   make lint      format, lint, type, include-direction and unit checks
 #   make engines   llama-cpp-python, compiled: its tests are skipped without it
-#   make asan tsan fuzz wheels smoke clean
+#   make smoke     audits the wheels, uses them in bare systems of Debian 11 to 13, makes them again elsewhere
+#   make asan tsan fuzz wheels clean
 .PHONY: demo install tested test check unit bench campaign lint format asan tsan fuzz wheels smoke engines clean
 
 SHELL := /bin/bash
@@ -133,6 +134,7 @@ smoke: wheels
 	@tools/setup.sh build demo test
 	$(PY) tools/smoke_test.py dist
 	$(PY) tools/smoke_roots.py dist
+	tools/reproduce.sh dist
 
 clean:
 	rm -rf build dist .venv demo-output

@@ -10,6 +10,8 @@ if(ASSAY_GLIBC AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT ASSAY_SANITIZE)
                   COMMAND_ERROR_IS_FATAL ANY)
   add_library(older_glibc OBJECT ${PROJECT_SOURCE_DIR}/src/base/older_glibc.cpp)
   target_link_libraries(older_glibc PRIVATE assay_options)
+  add_library(older_glibc_start OBJECT ${PROJECT_SOURCE_DIR}/src/base/older_glibc_start.cpp)
+  target_link_libraries(older_glibc_start PRIVATE assay_options)
 endif()
 
 # assay_ship(target): links a program or library the way that all of them are shipped.
@@ -24,5 +26,8 @@ function(assay_ship target)
     # A program: what the libraries that it is linked with ask this machine's glibc for is no matter of ours.
     target_link_options(${target} PRIVATE -L${ASSAY_GLIBC_STUBS} LINKER:--allow-shlib-undefined)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:older_glibc>)
+    if(kind STREQUAL "EXECUTABLE")
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:older_glibc_start>)
+    endif()
   endif()
 endfunction()

@@ -81,13 +81,13 @@ def put_hosts(folder: Path) -> None:
     stubs = next(BUILD.glob("glibc-*"))
     for abi in (0, 1):
         objects = sorted((example / "CMakeFiles" / f"atb_host_abi{abi}.dir").rglob("*.o"))
-        older = BUILD / "CMakeFiles" / "older_glibc.dir" / "src" / "base" / "older_glibc.cpp.o"
+        objects += sorted((BUILD / "CMakeFiles").glob("older_glibc*.dir/src/base/*.o"))
         library = folder / f"abi{abi}" / "libatb.so"
         library.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(example / f"cxx_abi_{abi}" / "lib" / "libatb.so", library)
         static = ["-static-libstdc++", "-static-libgcc", "-Wl,--allow-shlib-undefined"]
         where = [f"-L{stubs}", f"-Wl,-rpath,$ORIGIN/abi{abi}", "-o", f"{folder}/atb_host_abi{abi}"]
-        sh(["g++", *map(str, objects), str(older), str(library), *static, *where])
+        sh(["g++", *map(str, objects), str(library), *static, *where])
 
 
 # Captures the example twice, once with a planted fault, and asks which operator is wrong.

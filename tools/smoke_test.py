@@ -31,6 +31,7 @@ OFFLINE = rf"{IN_A_HOST}|libgcc_s|libassay"
 OFFLINE_FILES = re.compile(r"^(assay|libassay\.so|_core\..*|_opcheck\..*)$")
 
 MOST_BYTES = 15_000_000  # of a wheel
+ROOT = Path(__file__).resolve().parent.parent
 
 CHECK = """
 import assay, assay._core, assay._capture, assay.reference, numpy as np, tempfile, os
@@ -128,6 +129,8 @@ def audit(wheel: Path) -> None:
         newest = {path.name: newest_glibc(path) for path in Path(folder).rglob("*") if path.is_file() and is_elf(path)}
         too_new = {name: version for name, version in newest.items() if version > (int(platform[1]), int(platform[2]))}
         assert newest and not too_new, too_new
+        named = [path.name for path in Path(folder).rglob("*.so") if str(ROOT).encode() in path.read_bytes()]
+        assert not named, f"{named} name the folder that they were built in"
         bill = next(Path(folder).glob("*.dist-info/sboms/*.cdx.json")).read_text()
         assert next(Path(folder).glob("*.dist-info/licenses/third-party/OpenBLAS.txt")).stat().st_size > 0
     problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill)
