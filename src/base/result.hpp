@@ -49,10 +49,11 @@ template <typename T>
   } while (false)
 /// A programmer's mistake in a tool or a test; never used on data from outside, nor in code that
 /// runs in a host.
-#define ASSAY_CHECK(condition, why)                                                                \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      std::fprintf(stderr, "%s:%d: check failed: %s (%s)\n", __FILE_NAME__, __LINE__, #condition, why); \
-      std::abort();                                                                                \
-    }                                                                                              \
+#define ASSAY_CHECK(condition, why)                                                               \
+  do {                                                                                            \
+    if (!(condition)) {                                                                           \
+      std::fprintf(stderr, "%s:%d: check failed: %s (%s)\n", __FILE_NAME__, __LINE__, #condition, \
+                   why);                                                                          \
+      std::abort();                                                                               \
+    }                                                                                             \
   } while (false)
