@@ -12,6 +12,8 @@ if(ASSAY_GLIBC AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT ASSAY_SANITIZE)
   target_link_libraries(older_glibc PRIVATE assay_options)
   add_library(older_glibc_start OBJECT ${PROJECT_SOURCE_DIR}/src/base/older_glibc_start.cpp)
   target_link_libraries(older_glibc_start PRIVATE assay_options)
+else()
+  set(ASSAY_GLIBC "")  # of this configuration
 endif()
 
 # assay_ship(target): links a program or library the way that all of them are shipped.

@@ -161,7 +161,7 @@ def wheel_environment(build: Path) -> dict[str, str]:
     """What gives a wheel its platform, and the same bytes each time: the time of the commit for every file in it."""
     wanted = {}
     oldest = cached(build, "ASSAY_GLIBC")
-    if oldest and sys.platform == "linux":
+    if oldest and (build / f"glibc-{oldest}").is_dir():
         # What sysconfig, and with it the build backend, takes for the platform. smoke_test.py holds the files to it.
         wanted["_PYTHON_HOST_PLATFORM"] = f"manylinux_{oldest.replace('.', '_')}_{os.uname().machine}"
     if "SOURCE_DATE_EPOCH" not in os.environ:

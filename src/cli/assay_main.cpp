@@ -66,4 +66,8 @@ int assay_main(int argc, char** argv) {
 }  // namespace assay::cli
 
 // What the command looks up in the library (main.cpp).
-extern "C" int assay_main(int argc, char** argv) { return assay::cli::assay_main(argc, argv); }
+extern "C" {
+extern const char assay_version[];
+const char assay_version[] = ASSAY_VERSION;
+int assay_main(int argc, char** argv) { return assay::cli::assay_main(argc, argv); }
+}

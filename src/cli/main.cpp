@@ -8,6 +8,7 @@
 
 #include <climits>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 namespace {
@@ -30,43 +31,57 @@ std::string escaped(const std::string& path) {
   return pattern;
 }
 
+/// What was found on the way to the library.
+struct Search {
+  void* library = nullptr;  // of this program's version
+  std::string problem;      // with the last one that was found and is none
+};
+
 /// Below a folder that has bin, in this order: a build folder, where pip puts packages, and where
-/// `pip install --target` does.
-std::string find_library(const std::string& bin) {
+/// `pip install --target` does. Two Pythons of one prefix may have two versions of the package.
+Search find_library(const std::string& bin) {
+  Search search;
   for (const char* pattern :
        {"../lib/assay/libassay.so", "../lib*/python3*/*-packages/assay/libassay.so",
         "../assay/libassay.so"}) {
     glob_t found{};
-    std::string first;
-    if (::glob((escaped(bin) + pattern).c_str(), 0, nullptr, &found) == 0)
-      first = found.gl_pathv[0];
+    if (::glob((escaped(bin) + pattern).c_str(), 0, nullptr, &found) != 0) found.gl_pathc = 0;
+    for (size_t i = 0; i < found.gl_pathc && search.library == nullptr; ++i) {
+      void* const library = ::dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr) {
+        search.problem = ::dlerror();
+        continue;
+      }
+      const auto* version = static_cast<const char*>(::dlsym(library, "assay_version"));
+      if (version != nullptr && std::strcmp(version, ASSAY_VERSION) == 0) {
+        search.library = library;
+      } else {
+        search.problem = std::string(found.gl_pathv[i]) + ": is of assay " +
+                         (version != nullptr ? version : "?") + ", the command of " ASSAY_VERSION;
+        ::dlclose(library);
+      }
+    }
     ::globfree(&found);
-    if (!first.empty()) return first;
+    if (search.library != nullptr) return search;
   }
-  return {};
+  return search;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string bin = own_folder();
-  const std::string path = find_library(bin);
-  if (path.empty()) {
-    std::fprintf(stderr,
-                 bin.empty()
-                     ? "error: %s/proc/self/exe cannot be read: is /proc mounted?\n"
-                     : "error: %s../: no libassay.so in lib/assay or in any Python's packages; "
-                       "install assay-llm again\n",
-                 bin.c_str());
+  const Search search = find_library(bin);
+  if (search.library == nullptr) {
+    std::string problem = search.problem;
+    if (bin.empty()) problem = "/proc/self/exe cannot be read: is /proc mounted?";
+    if (problem.empty())
+      problem = bin +
+                "../: no libassay.so in lib/assay or in any Python's packages; "
+                "install assay-llm again";
+    std::fprintf(stderr, "error: %s\n", problem.c_str());
     return 2;
   }
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   using Main = int (*)(int, char**);
-  const auto run =
-      library == nullptr ? nullptr : reinterpret_cast<Main>(::dlsym(library, "assay_main"));
-  if (run == nullptr) {
-    std::fprintf(stderr, "error: %s\n", ::dlerror());
-    return 2;
-  }
-  return run(argc, argv);
+  return reinterpret_cast<Main>(::dlsym(search.library, "assay_main"))(argc, argv);
 }

@@ -58,6 +58,25 @@ def test_without_the_library_it_says_where_it_looked(tmp_path):
     )
 
 
+def test_it_takes_the_library_of_its_own_version(tmp_path):
+    """Two Pythons of one prefix; the name of the first comes first."""
+    other = tmp_path / "lib" / "python3.10" / "site-packages" / "assay" / "libassay.so"
+    own = tmp_path / "lib" / "python3.9" / "site-packages" / "assay" / "libassay.so"
+    for path in (other, own, tmp_path / "bin" / "assay"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    program = Path(shutil.copy(PROGRAM, tmp_path / "bin" / "assay"))
+    content = library().read_bytes()
+    assert content.count(b"\x000.1.0\x00") > 0
+    other.write_bytes(content.replace(b"\x000.1.0\x00", b"\x000.0.9\x00"))
+    done = start(program)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"error: {tmp_path}/bin/../{other.relative_to(tmp_path)}: is of assay 0.0.9, the command of 0.1.0\n",
+    )
+    own.symlink_to(library())
+    assert start(program).stdout == "assay 0.1.0\n"
+
+
 def test_a_damaged_library_is_one_sentence(tmp_path):
     (tmp_path / "bin").mkdir()
     program = Path(shutil.copy(PROGRAM, tmp_path / "bin" / "assay"))
