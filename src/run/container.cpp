@@ -67,7 +67,7 @@ class NpyContainer : public Container {
     ASSAY_TRY_STATUS(file_.fetch(0, file_.bytes().size()));
     return in_file(file_.path(), formats::read_npy_file(file_));
   }
-  ByteSpan bytes() const override { return file_.bytes(); }
+  const MappedFile& file() const override { return file_; }
 
  private:
   MappedFile file_;
@@ -120,7 +120,7 @@ class NpzContainer : public Container {
                                     whole.view.offset_elements + *index * whole.view.strides[0]));
     return whole;
   }
-  ByteSpan bytes() const override { return file_.bytes(); }
+  const MappedFile& file() const override { return file_; }
 
  private:
   static std::string member_name(const std::string& name) {
@@ -170,7 +170,7 @@ class SafetensorsContainer : public Container {
     ASSAY_TRY_STATUS(file_.fetch(entry->file_offset, entry->view.storage.size()));
     return Tensor{entry->view, std::make_shared<const MappedFile>(file_)};
   }
-  ByteSpan bytes() const override { return file_.bytes(); }
+  const MappedFile& file() const override { return file_; }
 
  private:
   /// Records of a native run know where their bytes are, and never ask.
@@ -221,7 +221,7 @@ class GgufContainer : public Container {
     ASSAY_TRY_STATUS(file_.fetch(tensor->file_offset, tensor->bytes.size()));
     return in_file(file_.path(), formats::gguf_tensor(*content_, *tensor));
   }
-  ByteSpan bytes() const override { return file_.bytes(); }
+  const MappedFile& file() const override { return file_; }
   std::map<std::string, std::string> properties() const override {
     std::map<std::string, std::string> out;
     if (!content_) return out;
@@ -293,7 +293,7 @@ class PthContainer : public Container {
       return fail(Error{Errc::NotFound, file_.path(), std::nullopt, "holds no tensor"});
     return fail(no_member(file_.path(), member));
   }
-  ByteSpan bytes() const override { return file_.bytes(); }
+  const MappedFile& file() const override { return file_; }
 
  private:
   MappedFile file_;
@@ -321,7 +321,7 @@ class AtbContainer : public Container {
     ASSAY_TRY(const TensorView view, in_file(file_.path(), formats::atb_bin_view(*record_)));
     return Tensor{view, std::make_shared<const MappedFile>(file_)};
   }
-  ByteSpan bytes() const override { return file_.bytes(); }
+  const MappedFile& file() const override { return file_; }
 
  private:
   MappedFile file_;
@@ -362,7 +362,7 @@ class CannContainer : public Container {
     if (found->owner == nullptr) found->owner = std::make_shared<const MappedFile>(file_);
     return found;
   }
-  ByteSpan bytes() const override { return file_.bytes(); }
+  const MappedFile& file() const override { return file_; }
 
  private:
   void append_tensors(const std::vector<formats::CannTensor>& tensors, const std::string& prefix,
@@ -417,7 +417,7 @@ class OpaqueContainer : public Container {
   OpaqueContainer(MappedFile file, FileKind kind) : file_(std::move(file)), kind_(kind) {}
   Result<std::vector<TensorRecord>> list() const override { return fail(refusal()); }
   Result<Tensor> tensor(const std::string&) const override { return fail(refusal()); }
-  ByteSpan bytes() const override { return file_.bytes(); }
+  const MappedFile& file() const override { return file_; }
 
  private:
   Error refusal() const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.hpp"
 #include "base/result.hpp"
 #include "run/run.hpp"
 
@@ -25,7 +26,8 @@ class Container {
   [[nodiscard]] virtual Result<std::vector<TensorRecord>> list() const = 0;
   /// errors  NotFound: no such member | of the format's reader
   [[nodiscard]] virtual Result<Tensor> tensor(const std::string& member) const = 0;
-  [[nodiscard]] virtual ByteSpan bytes() const = 0;
+  [[nodiscard]] virtual const MappedFile& file() const = 0;
+  [[nodiscard]] ByteSpan bytes() const { return file().bytes(); }
   /// What the file says about all its tensors, for Run::properties.
   [[nodiscard]] virtual std::map<std::string, std::string> properties() const { return {}; }
 };

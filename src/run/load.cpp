@@ -18,6 +18,10 @@
 namespace assay::run {
 namespace {
 
+// Pages of a view that lie in the file are given back with it when there are that many: nobody
+// copies them, and a run has more of them than there is memory.
+constexpr uint64_t kReleasedBytes = uint64_t{1} << 20;
+
 /// What a record with strides gives.
 enum class Order : uint8_t { C, AsStored };
 
@@ -78,8 +82,15 @@ Result<Tensor> raw_tensor(const TensorRecord& record,
                           const std::shared_ptr<const Container>& container, Order order) {
   const ByteSpan file = container->bytes();
   ASSAY_TRY_STATUS(check_place(record, file.size()));
-  return payload_tensor(record, file.subspan(record.bytes->offset, record.bytes->size_bytes), order,
-                        container);
+  const uint64_t offset = record.bytes->offset;
+  const uint64_t size = record.bytes->size_bytes;
+  std::shared_ptr<const void> owner = container;
+  if (order == Order::AsStored && is_strided(record) && size >= kReleasedBytes) {
+    owner = std::shared_ptr<const void>(container.get(), [container, offset, size](const void*) {
+      container->file().release_pages(offset, size);
+    });
+  }
+  return payload_tensor(record, file.subspan(offset, size), order, std::move(owner));
 }
 
 /// Of a file that lies elsewhere: only the tensor itself is brought here.

@@ -152,7 +152,7 @@ def test_a_foreign_probe_library_is_told_apart_before_the_program_starts(tmp_pat
     header = bytearray(Path("/bin/true").resolve().read_bytes())
     header[18:20] = (0xF3).to_bytes(2, "little")  # e_machine: RISC-V
     other.write_bytes(header)
-    libc = next(Path("/lib").glob("*-linux-gnu/libc.so.6"))
+    libc = Path(f"/lib/{os.uname().machine}-linux-gnu/libc.so.6")
     for library, why in (
         (text, "no ELF file"),
         (other, "is a library for another processor"),
