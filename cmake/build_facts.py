@@ -85,7 +85,9 @@ def components(compiler: str, include: list[str], d3: list[Path]) -> list[Compon
     """All of them, with their versions."""
     asked = [compiler, *(f"-I{folder}" for folder in include)]
     found = [one._replace(version=preprocessed(asked, one.header, one.version)) for one in LIBRARIES]
-    gcc = subprocess.run([compiler, "-dumpfullversion"], text=True, capture_output=True, check=True).stdout.strip()
+    done = subprocess.run([compiler, "-dumpfullversion"], text=True, capture_output=True, check=False)
+    # clang does not know that word, and takes both from the GCC that it finds.
+    gcc = done.stdout.strip() if done.returncode == 0 else preprocessed([compiler], "version", "_GLIBCXX_RELEASE")
     found += [LIBSTDCXX._replace(version=gcc), LIBGCC._replace(version=gcc)]
     found += [d3_component(file) for file in d3]
     try:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the wheels a second time, in a clone elsewhere, and fails when a byte differs from those of the folder given.
+# Makes the wheels a second time, in a clone elsewhere, and fails when a byte differs from those of the folder given. What is not
+# committed is not in a clone.
 #
 #   tools/reproduce.sh dist
 set -euo pipefail
