@@ -101,8 +101,10 @@ HelpPage commands_page() {
     if (!row.summary.empty())
       page.group("commands").push_back({std::string(row.name), std::string(row.summary)});
   }
-  page.group("options") = {{"--help, -h", "show this help message and exit"},
-                           {"--version, -V", "show the program's version and exit; with --verbose also what it is built of"}};
+  page.group("options") = {
+      {"--help, -h", "show this help message and exit"},
+      {"--version, -V",
+       "show the program's version and exit; with --verbose also what it is built of"}};
   return page;
 }
 
