@@ -5,8 +5,8 @@
     tools/smoke_roots.py dist [--suites bullseye,bookworm,trixie] [--roots build/roots] [--arch amd64|arm64]
 
 Each system is Debian's smallest with its own Python, made by debootstrap and kept for the next time: 11 has glibc 2.31
-and Python 3.9, 12 has 2.36 and 3.11, 13 has 2.41 and 3.13. arm64 runs under qemu-user. Needs root; otherwise nothing is
-done, and that is said.
+and Python 3.9, 12 has 2.36 and 3.11, 13 has 2.41 and 3.13. arm64 runs under qemu-user. Needs root, and own mounts;
+otherwise nothing is done, and that is said.
 """
 
 from __future__ import annotations
@@ -149,8 +149,11 @@ def main() -> int:
     parser.add_argument("--roots", type=Path, default=ROOT / "build" / "roots")
     parser.add_argument("--arch", choices=MACHINES, default="amd64")
     given = parser.parse_args()
-    if os.geteuid() != 0:
-        print("smoke: not root, the wheels were not tried in other systems")
+    own_mounts = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
+    if os.geteuid() != 0 or own_mounts.returncode != 0:
+        print(
+            f"smoke: not root with mounts of its own, the wheels were not tried elsewhere {own_mounts.stderr.strip()}"
+        )
         return 0
     for suite in given.suites.split(","):
         system = System(given.roots.resolve(), suite, given.arch)
