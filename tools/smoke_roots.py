@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uses the wheels of a folder in bare systems, older and newer than this one, without a compiler and an index.
 
-    tools/smoke_roots.py dist [--suites bullseye,bookworm,trixie] [--roots build/roots] [--arch amd64|arm64]
+    tools/smoke_roots.py dist [--suites bullseye,bookworm,trixie] [--roots build/roots]
 
 Each system is Debian's smallest with its own Python, made by debootstrap and kept for the next time: 11 has glibc 2.31
-and Python 3.9, 12 has 2.36 and 3.11, 13 has 2.41 and 3.13. arm64 runs under qemu-user. Needs root, and own mounts;
+and Python 3.9, 12 has 2.36 and 3.11, 13 has 2.41 and 3.13. Needs root, and own mounts;
 otherwise nothing is done, and that is said.
 """
 
@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "release"
 PYTHONS = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13"}
 PACKAGES = "python3,python3-venv,python3-pip"
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 # In /smoke of a root: `PATH` of a user, and a home that is not root's.
 IN_ROOT = 'mount --bind /proc $0/proc && mount --bind /dev $0/dev && exec chroot $0 /bin/sh -ec "$1"'
 
@@ -40,10 +39,9 @@ def sh(command: list[str], **options: object) -> str:
 class System:
     """One bare system below a folder."""
 
-    def __init__(self, folder: Path, suite: str, arch: str) -> None:
-        self.folder = folder / f"{suite}-{arch}"
+    def __init__(self, folder: Path, suite: str) -> None:
+        self.folder = folder / suite
         self.suite = suite
-        self.arch = arch
 
     def make(self) -> None:
         """Installs it, unless it is there."""
@@ -52,7 +50,7 @@ class System:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        options = ["--variant=minbase", f"--arch={self.arch}", f"--include={PACKAGES}"]
+        options = ["--variant=minbase", f"--include={PACKAGES}"]
         sh(["debootstrap", *options, self.suite, str(self.folder)])
         for tool in ("gcc", "g++", "cc", "clang"):
             assert not (self.folder / "usr" / "bin" / tool).exists(), f"{self.folder} has {tool}"
@@ -126,17 +124,16 @@ def use(system: System, dist: Path) -> None:
     wheels.mkdir(parents=True)
     for wheel in dist.glob("*.whl"):
         shutil.copy(wheel, wheels)
-    numpy_wheels(wheels, PYTHONS[system.suite], MACHINES[system.arch])
+    numpy_wheels(wheels, PYTHONS[system.suite], os.uname().machine)
     (smoke / "check.py").write_text(CHECK)
     (smoke / "injected.py").write_text(INJECTED)
-    print(f"== Debian {system.suite}, {system.arch}", flush=True)
+    print(f"== Debian {system.suite}", flush=True)
     print(system.run("python3 --version; ldd --version | head -1").strip())
     system.run("python3 -m venv /opt/venv; pip install -q --no-index --find-links /smoke/wheels assay-msit")
     print(system.run("assay --version --verbose; python check.py; msit llm compare --help | head -1").strip())
     print(system.run("assay dump -o injected -l error -- python injected.py").strip())
-    if system.arch == "amd64":
-        put_hosts(smoke)
-        print(system.run(CAPTURE).strip())
+    put_hosts(smoke)
+    print(system.run(CAPTURE).strip())
     system.run(USER)
     print("pip install --user: command, man page and completions are found, nothing is left behind", flush=True)
 
@@ -147,7 +144,6 @@ def main() -> int:
     parser.add_argument("dist", type=Path)
     parser.add_argument("--suites", default=",".join(PYTHONS))
     parser.add_argument("--roots", type=Path, default=ROOT / "build" / "roots")
-    parser.add_argument("--arch", choices=MACHINES, default="amd64")
     given = parser.parse_args()
     own_mounts = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
     if os.geteuid() != 0 or own_mounts.returncode != 0:
@@ -156,7 +152,7 @@ def main() -> int:
         )
         return 0
     for suite in given.suites.split(","):
-        system = System(given.roots.resolve(), suite, given.arch)
+        system = System(given.roots.resolve(), suite)
         system.make()
         use(system, given.dist)
     return 0
