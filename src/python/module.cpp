@@ -16,20 +16,11 @@ void fill(binding::Module& m) {
   bind_topology(m);
 }
 
-PyModuleDef g_definition = {
-    PyModuleDef_HEAD_INIT,
-    "_core",
-    "Native half of assay for offline work: runs, tensor files, comparison.",
-    -1,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr};
-
 }  // namespace
 }  // namespace assay::python
 
 PyMODINIT_FUNC PyInit__core() {
-  return assay::binding::make_module(&assay::python::g_definition, &assay::python::fill);
+  return assay::binding::make_module(
+      "_core", "Native half of assay for offline work: runs, tensor files, comparison.",
+      &assay::python::fill);
 }

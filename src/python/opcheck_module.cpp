@@ -24,20 +24,11 @@ void fill(binding::Module& m) {
   bind_aten(m);
 }
 
-PyModuleDef g_definition = {
-    PyModuleDef_HEAD_INIT,
-    "_opcheck",
-    "Native half of assay.reference and assay.opcheck: operators recomputed in fp64.",
-    -1,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr};
-
 }  // namespace
 }  // namespace assay::python
 
 PyMODINIT_FUNC PyInit__opcheck() {
-  return assay::binding::make_module(&assay::python::g_definition, &assay::python::fill);
+  return assay::binding::make_module(
+      "_opcheck", "Native half of assay.reference and assay.opcheck: operators recomputed in fp64.",
+      &assay::python::fill);
 }

@@ -263,10 +263,14 @@ void Module::add(Function& function) {
   describe(assay::binding::describe(function, function.name));
 }
 
-PyObject* make_module(PyModuleDef* definition, void (*fill)(Module& module)) noexcept {
+PyObject* make_module(const char* name, const char* document,
+                      void (*fill)(Module& module)) noexcept {
+  // Python keeps it. A shared object is one module.
+  static PyModuleDef definition = {
+      PyModuleDef_HEAD_INIT, name, document, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
   try {
-    const Object made = checked(PyModule_Create(definition));
-    Module module(made, std::string("assay.") + definition->m_name);
+    const Object made = checked(PyModule_Create(&definition));
+    Module module(made, std::string("assay.") + name);
     fill(module);
     module.set("_description", Object(module.description()));
     return Object(made).release();

@@ -201,6 +201,7 @@ class Module {
 };
 
 /// What PyInit_<name>() does.
-PyObject* make_module(PyModuleDef* definition, void (*fill)(Module& module)) noexcept;
+PyObject* make_module(const char* name, const char* document,
+                      void (*fill)(Module& module)) noexcept;
 
 }  // namespace assay::binding
