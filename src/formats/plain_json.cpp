@@ -7,6 +7,9 @@ namespace assay::formats {
 namespace {
 
 constexpr int kDeepest = 16;
+// Numbers within these are finite as a double.
+constexpr ptrdiff_t kMostDigits = 100;
+constexpr ptrdiff_t kMostExponentDigits = 2;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -50,7 +53,7 @@ struct Scanner {
     if (is_negative) ++at;
     const char* const begin = at;
     if (!digits()) return false;
-    if (*begin == '0' && at - begin > 1) return false;
+    if ((*begin == '0' && at - begin > 1) || at - begin > kMostDigits) return false;
     const bool is_minus_zero = is_negative && *begin == '0';
     if (at != end && *at == '.') {
       ++at;
@@ -61,7 +64,8 @@ struct Scanner {
       ++at;
       *kind = PlainObject::Kind::Real;
       if (at != end && (*at == '+' || *at == '-')) ++at;
-      if (!digits()) return false;
+      const char* const exponent = at;
+      if (!digits() || at - exponent > kMostExponentDigits) return false;
     }
     return !(is_minus_zero && *kind == PlainObject::Kind::Integer);
   }

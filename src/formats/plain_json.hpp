@@ -19,7 +19,8 @@ class PlainObject {
 
   /// Nothing when `text` is no JSON object, and when a general parser has to say what it means:
   /// escapes, other characters than ASCII, more than 32 members, the same name twice, an integer
-  /// that begins with "-0", values nested deeper than 16.
+  /// that begins with "-0", a number that may be none of a double (100 digits before the point, an
+  /// exponent of three), values nested deeper than 16.
   [[nodiscard]] static std::optional<PlainObject> parse(std::string_view text);
 
   /// Null when there is no such member. Fast when the members are asked for in their order.
