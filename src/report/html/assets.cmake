@@ -31,8 +31,6 @@ set(page_modules
   map
   tree
   main)
-set(page_d3 array collection path color interpolate format time time-format scale shape selection axis)
-set(ASSAY_D3_DIR "" CACHE PATH "Folder with d3-array.min.js and the other parts of d3, where Debian's packages are not")
 
 function(read_asset path variable)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
@@ -57,14 +55,9 @@ function(join_modules variable)
 endfunction()
 
 function(find_page_libraries)
-  foreach(part ${page_d3})
-    find_file(ASSAY_D3_${part} d3-${part}.min.js NO_CACHE
-      PATHS "${ASSAY_D3_DIR}" /usr/share/nodejs/d3-${part}/dist /usr/share/javascript/d3-${part} NO_DEFAULT_PATH)
-    if(NOT ASSAY_D3_${part})
-      message(FATAL_ERROR "d3-${part}.min.js is missing: apt-get install node-d3-axis node-d3-shape node-d3-scale "
-        "node-d3-selection, or -DASSAY_D3_DIR=<folder with d3's parts>")
-    endif()
-    list(APPEND files "${ASSAY_D3_${part}}")
+  foreach(part ${ASSAY_D3})
+    assay_find_d3(${part} file)
+    list(APPEND files "${file}")
   endforeach()
   set(page_d3_files ${files} PARENT_SCOPE)
   # Beside the interpreter that builds, or in the environment that tools/setup.sh makes.
