@@ -9,8 +9,10 @@
 #   make lint      format, lint, type, include-direction and unit checks
 #   make engines   llama-cpp-python, compiled: its tests are skipped without it
 #   make smoke     audits the wheels, uses them in bare systems of Debian 11 to 13, makes them again elsewhere
+#   make aarch64   the wheels for 64-bit ARM in dist/aarch64, unit tests and use under qemu
+#   make source    the archive that pip can install from, in dist/
 #   make asan tsan fuzz wheels clean
-.PHONY: demo install tested test check unit bench campaign lint format asan tsan fuzz wheels smoke engines clean
+.PHONY: demo install tested test check unit bench campaign lint format asan tsan fuzz wheels source aarch64 smoke engines clean
 
 SHELL := /bin/bash
 VENV := $(CURDIR)/.venv
@@ -129,6 +131,22 @@ engines:
 
 wheels: $(WHEELS)
 	@ls -l dist
+
+source:
+	@tools/setup.sh build
+	@tools/build.py --source dist
+	@ls -l dist/*.tar.gz
+
+# The kernels, and what differs between processors below them; without two tests of gigabytes. All under qemu would take an hour.
+ELSEWHERE := base older_glibc tensor stats measure formats
+SHIPPED := assay _core _opcheck _capture atb_probe atb_probe_abi0 atb_probe_abi1 ggml_probe
+aarch64: export GTEST_FILTER := -*ThreadsDoNotChangeABit:*CountsBeyondTwoToThe31
+aarch64:
+	@tools/setup.sh build demo test aarch64
+	@tools/build.py --machine aarch64 --tests --wheels dist/aarch64 $(SHIPPED) atb_host_abi0 atb_host_abi1 $(addsuffix _test,$(ELSEWHERE))
+	ctest --test-dir build/aarch64 --output-on-failure -j 2 -R '^($(subst $() ,|,$(ELSEWHERE)))_test$$'
+	$(PY) tools/smoke_test.py dist/aarch64
+	$(PY) tools/smoke_roots.py dist/aarch64 --machine aarch64 --suites bookworm
 
 smoke:
 	@tools/setup.sh build demo test

@@ -104,16 +104,17 @@ def git(*words: str) -> str:
 
 
 def commit() -> str:
-    """Of the sources, with a plus where they were changed since; empty outside of a checkout."""
+    """Of the sources, with a plus where they were changed since; empty where neither checkout nor archive tells."""
     if git("rev-parse", "--show-toplevel") != str(ROOT):
-        return ""
+        note = ROOT / "commit.txt"  # of a source archive, by tools/build.py
+        return note.read_text().strip() if note.is_file() else ""
     return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
 def compiler_name(compiler: str) -> str:
-    """The first line of `g++ --version`."""
+    """The first line of `g++ --version`, under whichever of its names it was called."""
     done = subprocess.run([compiler, "--version"], text=True, capture_output=True, check=True)
-    return done.stdout.split("\n", 1)[0]
+    return re.sub(r"^c\+\+ ", "g++ ", done.stdout.split("\n", 1)[0])
 
 
 def sbom(version: str, of_commit: str, parts: list[Component]) -> str:

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configures build/release and builds targets in it, with a count of steps and an estimate of the time that is left.
 
-    tools/build.py [--tests] [TARGET ...]      default: everything that is configured
-    tools/build.py --wheels dist               that, and the wheels made of it
+    tools/build.py [--tests] [TARGET ...]               default: everything that is configured
+    tools/build.py --wheels dist                        that, and the wheels made of it
+    tools/build.py --machine aarch64 --wheels FOLDER    in build/aarch64, for another processor than this one
+    tools/build.py --source dist                        the source archive alone, nothing is built
 
 Nothing is compiled twice. Once configured with --tests the folder stays so. What the compiler says is shown when a
 step fails, and is in build/release/build.log.
@@ -14,7 +16,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +24,13 @@ from pathlib import Path
 from typing import Optional, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "cmake"))
+
+import build_facts  # noqa: E402
+
 STEP = re.compile(r"^\[(\d+)/(\d+)\] (.*)$")
+# Of which a toolchain file in cmake/ has the compiler where it is not this one.
+MACHINES = sorted({os.uname().machine, "aarch64"})
 LINES_SHOWN = 60  # of the log, when a step fails
 SECONDS_BETWEEN_LINES = 20.0  # without a terminal
 SECONDS_BEFORE_ESTIMATE = 5.0
@@ -143,10 +150,12 @@ def options(tests: bool) -> dict[str, str]:
     }
 
 
-def configure(build: Path, chosen: dict[str, str], log: Path) -> int:
+def configure(build: Path, machine: str, chosen: dict[str, str], log: Path) -> int:
     """Runs CMake; returns its status."""
     python = f"-DPython_EXECUTABLE={ROOT / '.venv/bin/python'}"
     fixed = ["-DCMAKE_BUILD_TYPE=Release", "-DASSAY_BUILD_PYTHON=ON", python]
+    if machine != os.uname().machine:
+        fixed.append(f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / machine}.cmake")
     defined = [f"-D{name}={value}" for name, value in chosen.items()]
     return run(["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", *fixed, *defined], log)
 
@@ -157,49 +166,74 @@ def cached(build: Path, name: str) -> str:
     return found[1] if found else ""
 
 
-def wheel_environment(build: Path) -> dict[str, str]:
+def commit_time() -> dict[str, str]:
+    """The time that files in an archive get, unless the environment has one: that of the commit."""
+    when = build_facts.git("log", "-1", "--format=%ct")
+    return {"SOURCE_DATE_EPOCH": when} if when and "SOURCE_DATE_EPOCH" not in os.environ else {}
+
+
+def wheel_environment(build: Path, machine: str) -> dict[str, str]:
     """What gives a wheel its platform, and the same bytes each time: the time of the commit for every file in it."""
     wanted = {}
     oldest = cached(build, "ASSAY_GLIBC")
     if oldest and (build / f"glibc-{oldest}").is_dir():
         # What sysconfig, and with it the build backend, takes for the platform. smoke_test.py holds the files to it.
-        wanted["_PYTHON_HOST_PLATFORM"] = f"manylinux_{oldest.replace('.', '_')}_{os.uname().machine}"
-    if "SOURCE_DATE_EPOCH" not in os.environ:
-        git = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
-        when = subprocess.run(git, text=True, capture_output=True, check=False)
-        if when.returncode == 0:
-            wanted["SOURCE_DATE_EPOCH"] = when.stdout.strip()
-    return wanted
+        wanted["_PYTHON_HOST_PLATFORM"] = f"manylinux_{oldest.replace('.', '_')}_{machine}"
+    return {**wanted, **commit_time()}
 
 
-def make_wheels(build: Path, chosen: dict[str, str], folder: Path, log: Path) -> int:
-    """Makes both wheels in a fresh folder; returns the status of pip."""
-    shutil.rmtree(folder, ignore_errors=True)
+def make_wheels(given: argparse.Namespace, chosen: dict[str, str], log: Path) -> int:
+    """Makes both wheels in place of those that are in the folder; returns the status of pip."""
+    build, folder = given.build, given.wheels
+    for stale in folder.glob("*.whl"):
+        stale.unlink()
     pip = [str(ROOT / ".venv/bin/pip"), "wheel", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
+    if given.targets:
+        # What goes into a wheel without being a target of its own is made by this one.
+        pip += ["-C", f"build.targets={';'.join(given.targets)};assay_shared"]
     where = ["-C", f"build-dir={build}", "-w", str(folder), str(ROOT), str(ROOT / "compat")]
-    return run([*pip, *where], log, **{**chosen, **wheel_environment(build)})
+    return run([*pip, *where], log, **{**chosen, **wheel_environment(build, given.machine)})
+
+
+def make_source_archive(folder: Path, log: Path) -> int:
+    """Makes the archive that pip installs from; returns the status of the build backend."""
+    for stale in folder.glob("*.tar.gz"):
+        stale.unlink()
+    # No checkout is around where it is unpacked: cmake/build_facts.py reads this there.
+    note = ROOT / "commit.txt"
+    note.write_text(build_facts.commit() + "\n")
+    try:
+        hook = f"from scikit_build_core.build import build_sdist; build_sdist({str(folder.absolute())!r})"
+        return run([str(ROOT / ".venv/bin/python"), "-c", hook], log, **commit_time())
+    finally:
+        note.unlink()
 
 
 def main() -> int:
     """Returns the exit status: that of the step that failed, 130 when interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tests", action="store_true", help="configure with the unit tests")
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", help="folder to build in")
-    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="make the wheels in this folder, emptied before")
+    parser.add_argument("--build", type=Path, help="folder to build in, build/release or build/MACHINE")
+    parser.add_argument("--machine", choices=MACHINES, default=os.uname().machine, help="what the result runs on")
+    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="make the wheels in this folder")
+    parser.add_argument("--source", type=Path, metavar="FOLDER", help="make the source archive in this folder")
     parser.add_argument("targets", nargs="*")
     given = parser.parse_args()
+    given.build = given.build or ROOT / "build" / ("release" if given.machine == os.uname().machine else given.machine)
     given.build.mkdir(parents=True, exist_ok=True)
     log = given.build / "build.log"
     log.write_text("")
+    if given.source:
+        return make_source_archive(given.source, log)
     tests = given.tests or (given.build / "tests").is_dir()
     chosen = options(tests)
-    status = configure(given.build, chosen, log)
+    status = configure(given.build, given.machine, chosen, log)
     if status == 0:
         progress = Progress(sys.stderr, Steps(given.build, given.targets))
         status = run(["cmake", "--build", str(given.build), *(f"--target={t}" for t in given.targets)], log, progress)
         progress.end()
     if status == 0 and given.wheels:
-        status = make_wheels(given.build, chosen, given.wheels, log)
+        status = make_wheels(given, chosen, log)
     return status
 
 

@@ -8,6 +8,7 @@
 #     lint       clang-format, codespell
 #     sanitize   clang with its run-time libraries
 #     bench      google-benchmark
+#     aarch64    compiler, libraries and emulator for 64-bit ARM
 # All groups of one call are installed in one go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +30,14 @@ if wants test; then packages+=(libgtest-dev libgmock-dev librapidcheck-dev proto
 if wants lint; then packages+=(clang-format-19 codespell); fi
 if wants sanitize; then packages+=(clang-19 lld-19 libclang-rt-19-dev); fi
 if wants bench; then packages+=(libbenchmark-dev); fi
+if wants aarch64; then
+  packages+=(g++-aarch64-linux-gnu qemu-user-static libopenblas-serial-dev:arm64 zlib1g-dev:arm64 libxxhash-dev:arm64
+             libgtest-dev:arm64 libgmock-dev:arm64 librapidcheck-dev:arm64)
+  # Debian's headers of Python are of one machine; others take the same for all.
+  case $("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))') in
+    /usr/include/*) packages+=(libpython3-dev:arm64) ;;
+  esac
+fi
 
 missing=()
 for package in "${packages[@]}"; do
@@ -39,12 +48,15 @@ for package in "${packages[@]}"; do
   dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
+  foreign=
+  if [[ ${missing[*]} == *:arm64* ]]; then foreign="dpkg --add-architecture arm64 && apt-get update"; fi
   if [ "$(id -u)" = 0 ]; then
     echo "setup: installing ${missing[*]}"
+    [ -z "$foreign" ] || dpkg --add-architecture arm64
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
   else
-    echo "setup: please run: sudo apt-get install ${missing[*]}" >&2
+    echo "setup: please run as root: ${foreign:+$foreign && }apt-get install ${missing[*]}" >&2
     exit 1
   fi
 fi

@@ -3,25 +3,30 @@
 """Uses the wheels of a folder in bare systems, older and newer than this one, without a compiler and an index.
 
     tools/smoke_roots.py dist [--suites bullseye,bookworm,trixie] [--roots build/roots]
+    tools/smoke_roots.py dist/aarch64 --machine aarch64 --suites bookworm
 
 Each system is Debian's smallest with its own Python, made by debootstrap and kept for the next time: 11 has glibc 2.31
-and Python 3.9, 12 has 2.36 and 3.11, 13 has 2.41 and 3.13. Needs root, and own mounts;
-otherwise nothing is done, and that is said.
+and Python 3.9, 12 has 2.36 and 3.11, 13 has 2.41 and 3.13. Programs of another processor run under qemu-user. Needs
+root, own mounts, and for another processor the kernel's binfmt_misc; otherwise nothing is done, and that is said.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from smoke_test import CHECK, INJECTED
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "release"
+HERE = os.uname().machine
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
 PYTHONS = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13"}
 PACKAGES = "python3,python3-venv,python3-pip"
 # In /smoke of a root: `PATH` of a user, and a home that is not root's.
@@ -39,9 +44,10 @@ def sh(command: list[str], **options: object) -> str:
 class System:
     """One bare system below a folder."""
 
-    def __init__(self, folder: Path, suite: str) -> None:
-        self.folder = folder / suite
+    def __init__(self, folder: Path, suite: str, machine: str) -> None:
+        self.folder = folder / (suite if machine == HERE else f"{suite}-{machine}")
         self.suite = suite
+        self.machine = machine
 
     def make(self) -> None:
         """Installs it, unless it is there."""
@@ -50,11 +56,23 @@ class System:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        options = ["--variant=minbase", f"--include={PACKAGES}"]
-        sh(["debootstrap", *options, self.suite, str(self.folder)])
+        options = ["--variant=minbase", f"--arch={DEBIAN[self.machine]}", f"--include={PACKAGES}"]
+        if self.machine == HERE:
+            sh(["debootstrap", *options, self.suite, str(self.folder)])
+        else:
+            self.unpack(options)
         for tool in ("gcc", "g++", "cc", "clang"):
             assert not (self.folder / "usr" / "bin" / tool).exists(), f"{self.folder} has {tool}"
         ready.touch()
+
+    def unpack(self, options: list[str]) -> None:
+        """Its packages without what they run when they are installed, which takes minutes under qemu."""
+        sh(["debootstrap", "--foreign", *options, self.suite, str(self.folder)])
+        for package in sorted(self.folder.glob("var/cache/apt/archives/*.deb")):
+            unpack = 'dpkg-deb --fsys-tarfile "$0" | tar -x --keep-directory-symlink -C "$1"'
+            sh(["sh", "-ec", unpack, str(package), str(self.folder)])
+            package.unlink()
+        shutil.copy(self.folder / "usr" / "share" / "base-passwd" / "passwd.master", self.folder / "etc" / "passwd")
 
     def run(self, script: str) -> str:
         """Runs a script of sh in it, with its own mounts, which end with it."""
@@ -73,19 +91,21 @@ def numpy_wheels(folder: Path, python: str, machine: str) -> None:
         *chosen, "-d", str(folder), "numpy"])  # fmt: skip
 
 
-def put_hosts(folder: Path) -> None:
+def put_hosts(folder: Path, machine: str) -> None:
     """The program that plays the acceleration library, linked so that it loads everywhere, for both string ABIs."""
-    example = BUILD / "examples" / "atb_host"
-    stubs = next(BUILD.glob("glibc-*"))
+    build = ROOT / "build" / ("release" if machine == HERE else machine)
+    compiler = "g++" if machine == HERE else f"{machine}-linux-gnu-g++"
+    example = build / "examples" / "atb_host"
+    stubs = next(build.glob("glibc-*"))
     for abi in (0, 1):
         objects = sorted((example / "CMakeFiles" / f"atb_host_abi{abi}.dir").rglob("*.o"))
-        objects += sorted((BUILD / "CMakeFiles").glob("older_glibc*.dir/src/base/*.o"))
+        objects += sorted((build / "CMakeFiles").glob("older_glibc*.dir/src/base/*.o"))
         library = folder / f"abi{abi}" / "libatb.so"
         library.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(example / f"cxx_abi_{abi}" / "lib" / "libatb.so", library)
         static = ["-static-libstdc++", "-static-libgcc", "-Wl,--allow-shlib-undefined"]
         where = [f"-L{stubs}", f"-Wl,-rpath,$ORIGIN/abi{abi}", "-o", f"{folder}/atb_host_abi{abi}"]
-        sh(["g++", *map(str, objects), str(library), *static, *where])
+        sh([compiler, *map(str, objects), str(library), *static, *where])
 
 
 # Captures the example twice, once with a planted fault, and asks which operator is wrong.
@@ -124,18 +144,45 @@ def use(system: System, dist: Path) -> None:
     wheels.mkdir(parents=True)
     for wheel in dist.glob("*.whl"):
         shutil.copy(wheel, wheels)
-    numpy_wheels(wheels, PYTHONS[system.suite], os.uname().machine)
+    numpy_wheels(wheels, PYTHONS[system.suite], system.machine)
     (smoke / "check.py").write_text(CHECK)
     (smoke / "injected.py").write_text(INJECTED)
-    print(f"== Debian {system.suite}", flush=True)
+    print(f"== Debian {system.suite}, {system.machine}", flush=True)
     print(system.run("python3 --version; ldd --version | head -1").strip())
     system.run("python3 -m venv /opt/venv; pip install -q --no-index --find-links /smoke/wheels assay-msit")
     print(system.run("assay --version --verbose; python check.py; msit llm compare --help | head -1").strip())
     print(system.run("assay dump -o injected -l error -- python injected.py").strip())
-    put_hosts(smoke)
+    put_hosts(smoke, system.machine)
     print(system.run(CAPTURE).strip())
     system.run(USER)
     print("pip install --user: command, man page and completions are found, nothing is left behind", flush=True)
+
+
+@contextlib.contextmanager
+def emulated(machine: str) -> Iterator[str]:
+    """The kernel hands programs of this processor to qemu-user meanwhile. Gives why it cannot; empty when it does."""
+    mounted, registered = BINFMT / "register", BINFMT / f"qemu-{machine}"
+    if machine == HERE or registered.exists():
+        yield ""
+        return
+    line = Path(f"/usr/lib/binfmt.d/qemu-{machine}.conf")
+    if not line.exists():
+        yield f"{line} is missing: tools/setup.sh {machine}"
+        return
+    was_mounted = mounted.exists()
+    try:
+        if not was_mounted:
+            sh(["mount", "-t", "binfmt_misc", "none", str(BINFMT)])
+        mounted.write_text(line.read_text().strip())
+    except (OSError, SystemExit) as problem:
+        yield f"binfmt_misc cannot be used: {problem}"
+        return
+    try:
+        yield ""
+    finally:
+        registered.write_text("-1")
+        if not was_mounted:
+            sh(["umount", str(BINFMT)])
 
 
 def main() -> int:
@@ -143,6 +190,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dist", type=Path)
     parser.add_argument("--suites", default=",".join(PYTHONS))
+    parser.add_argument("--machine", choices=sorted(DEBIAN), default=HERE)
     parser.add_argument("--roots", type=Path, default=ROOT / "build" / "roots")
     given = parser.parse_args()
     own_mounts = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
@@ -151,10 +199,14 @@ def main() -> int:
             f"smoke: not root with mounts of its own, the wheels were not tried elsewhere {own_mounts.stderr.strip()}"
         )
         return 0
-    for suite in given.suites.split(","):
-        system = System(given.roots.resolve(), suite)
-        system.make()
-        use(system, given.dist)
+    with emulated(given.machine) as problem:
+        if problem:
+            print(f"smoke: the wheels of {given.machine} were not tried: {problem}")
+            return 0
+        for suite in given.suites.split(","):
+            system = System(given.roots.resolve(), suite, given.machine)
+            system.make()
+            use(system, given.dist)
     return 0
 
 

@@ -6,6 +6,7 @@ No compiler is on PATH there. What runs inside a host may need nothing but the C
 (which comes with every glibc) and our own library; none of it a version of a symbol that the wheel's platform lacks.
 
     tools/smoke_test.py dist
+    tools/smoke_test.py dist/aarch64      of wheels for another processor the audit alone
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ print("assay", assay.__version__, "reads what numpy wrote")
 
 # A program under `assay dump` in an environment without torch: all probes are there, and none does anything.
 INJECTED = """
-import os, sys
-probes = [os.path.basename(path) for path in os.environ["LD_PRELOAD"].replace(":", " ").split()]
-assert sorted(probes) == ["libatb_probe.so", "libggml_probe.so"], probes
-assert all(probe in open("/proc/self/maps").read() for probe in probes)
+import ctypes, os, sys
+probes = os.environ["LD_PRELOAD"].replace(":", " ").split()
+assert sorted(map(os.path.basename, probes)) == ["libatb_probe.so", "libggml_probe.so"], probes
+for probe in probes:
+    ctypes.CDLL(probe, mode=os.RTLD_NOW | os.RTLD_NOLOAD)  # fails for what is not loaded already
 assert any(type(finder).__name__ == "_ImportWatch" for finder in sys.meta_path)
 print("assay dump loads its probes")
 """
@@ -82,7 +84,10 @@ def run(command: list[str], path: str, **options: object) -> str:
 def main() -> int:
     """Returns 0 when the installed wheels work."""
     wheels = sorted(str(wheel) for wheel in Path(sys.argv[1]).glob("*.whl"))
-    audit(next(Path(wheel) for wheel in wheels if "assay_llm" in wheel))
+    wheel = next(Path(wheel) for wheel in wheels if "assay_llm" in wheel)
+    audit(wheel)
+    if not wheel.stem.endswith(os.uname().machine):
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         environment = Path(folder) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)

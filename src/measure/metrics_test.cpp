@@ -121,7 +121,12 @@ TEST(VectorExp, ExcessKeepsItsDigitsNearZero) {
 /// Exact to about 30 digits: positive terms q - p - p log(q / p) in quadruple precision where they
 /// would cancel.
 double divergence_by_hand(const std::vector<double>& g, const std::vector<double>& d) {
+#if defined(__SIZEOF_FLOAT128__)
   using Quad = __float128;
+#else
+  using Quad = long double;  // of 113 bits on 64-bit ARM
+  static_assert(std::numeric_limits<long double>::digits == 113);
+#endif
   const double largest = *std::max_element(g.begin(), g.end());
   std::vector<long double> p;
   long double total = 0;

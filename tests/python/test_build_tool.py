@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import shutil
+import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -82,3 +85,35 @@ def test_a_unit_is_as_much_work_as_its_files(folder):
     assert steps.total_work == 3 * build.HEADER_BYTES
     assert steps.work("Building CXX object unit.cxx.o") == build.HEADER_BYTES + 1500
     assert steps.work("Linking CXX executable assay") == build.LINK_BYTES
+
+
+def test_a_build_names_at_once_all_that_it_lacks_as_the_page_does(tmp_path):
+    # Given a machine on which nothing is where CMake looks.
+    hidden = "-DCMAKE_IGNORE_PREFIX_PATH=/usr;/usr/local;/"
+    words = ["cmake", "-S", str(ROOT), "-B", str(tmp_path), "-G", "Ninja", hidden]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    lacking = set(re.findall(r"^ *[\w/.-]+: ([\w.-]+)$", done.stderr, re.MULTILINE))
+    assert {"libopenblas-serial-dev", "zlib1g-dev", "libexpected-dev"} <= lacking
+    page = (ROOT / "docs" / "install.md").read_text()
+    assert all(package in page for package in lacking), lacking
+
+
+def test_a_source_archive_knows_the_commit_and_has_the_same_bytes_again(tmp_path):
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(clone)], check=True)
+    (clone / ".venv").symlink_to(Path(sys.prefix))
+    for folder in ("one", "two"):
+        words = [sys.executable, str(clone / "tools" / "build.py"), "--source", str(tmp_path / folder)]
+        subprocess.run(words, check=True)
+    one, two = (next((tmp_path / folder).glob("assay_llm-*.tar.gz")) for folder in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    with tarfile.open(one) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+        commit = next(name for name in archive.getnames() if name.endswith("/commit.txt"))
+        text = archive.extractfile(commit).read().decode()
+    head = subprocess.run(["git", "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    assert text == head.stdout
+    assert {"CMakeLists.txt", "pyproject.toml", "src/cli/main.cpp", "docs/install.md"} <= set(names)
+    assert not [name for name in names if name.startswith(("tests/", "bench/", "build/", ".git/"))]
+    assert not (clone / "commit.txt").exists()
