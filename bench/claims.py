@@ -41,6 +41,8 @@ LIMITS: dict[tuple[str, str], str] = {
     ("compare", "assay compare, two runs"): "reading the files: `cmp` on two equal ones is the floor beside it",
     ("compare", "assay compare, bf16 pair"): "the logarithms and exponentials of KL, an element at half the bytes",
     ("compare", "assay compare, 2 x"): "opening, mapping and closing two files a pair",
+    ("open", "assay.open, the first time"): "each line is parsed as text and the index written, once for all later times",
+    ("open", "assay.open, again"): "an operation, one for three tensors, keeps its names and arguments as texts of its own",
     ("kernels", ""): "data in the cache: memcpy there is at 56 GB/s; from memory statistics are faster than memcpy",
     ("opcheck", ""): "opening and reading three files a case",
     ("locate", ""): "fp64 products are two thirds of a verdict; the rest reads, rounds and weighs every value once",
