@@ -29,9 +29,8 @@ TEST(PlainObject, HasTheMembersInAnyOrder) {
 }
 
 TEST(PlainObject, LeavesToOthersWhatItMayMisread) {
-  for (const char* text :
-       {R"({"a":"\u0041"})", "{\"a\":\"\xc3\xa4\"}", R"({"a":1,"a":2})", R"({"a":-0})",
-        R"({"a":1e999})", R"({"a":[{"b":1.5E+100}]})"})
+  for (const char* text : {R"({"a":"\u0041"})", "{\"a\":\"\xc3\xa4\"}", R"({"a":1,"a":2})",
+                           R"({"a":-0})", R"({"a":1e999})", R"({"a":[{"b":1.5E+100}]})"})
     EXPECT_FALSE(PlainObject::parse(text)) << text;
   // 400 digits are more than a double can be: the general parser refuses the text.
   EXPECT_FALSE(PlainObject::parse("{\"a\":" + std::string(400, '9') + "}"));
