@@ -1,5 +1,14 @@
+# assay_register_tests(program): its tests as entries of ctest.
+function(assay_register_tests program)
+  if(ASSAY_SANITIZE OR CMAKE_CROSSCOMPILING)  # to start such a process takes longer than most tests
+    add_test(NAME ${program} COMMAND ${program} --gtest_brief=1)
+  else()
+    gtest_discover_tests(${program} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST)
+  endif()
+endfunction()
+
 # assay_add_unit_test(module UNIT foo_test.cpp bar_test.cpp ... [DEPENDS formats ...])
-# One GoogleTest program `<module>_test` a module; every TEST is one ctest entry, or all of them with a sanitizer. Units as in cmake/add_module.cmake; tests are
+# One GoogleTest program `<module>_test` a module; every TEST is one ctest entry, or all of them with a sanitizer or an emulator. Units as in cmake/add_module.cmake; tests are
 # compiled without optimisation, which takes half of the time, and run on the optimised modules.
 function(assay_add_unit_test module)
   if(NOT ASSAY_BUILD_TESTS)
@@ -15,9 +24,5 @@ function(assay_add_unit_test module)
   foreach(dependency ${arg_DEPENDS})
     target_link_libraries(${module}_test PRIVATE assay::${dependency})
   endforeach()
-  if(ASSAY_SANITIZE)  # to start a sanitized process takes longer than most tests
-    add_test(NAME ${module}_test COMMAND ${module}_test --gtest_brief=1)
-  else()
-    gtest_discover_tests(${module}_test DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST)
-  endif()
+  assay_register_tests(${module}_test)
 endfunction()

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "base/atomic_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "capture/common/checked_copy.hpp"
 #include "capture/common/host_guard.hpp"
 #include "formats/atb_statistics.hpp"
 #include "formats/atb_types.hpp"
@@ -46,20 +46,6 @@ void raise_to(uint64_t& counter, uint64_t value) {
   while (before < value &&
          !shared.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
   }
-}
-
-// Through the kernel, which says no where a load would end the process.
-bool copy_checked(const void* source, uint64_t size_bytes, std::byte* target) {
-  uint64_t done = 0;
-  while (done < size_bytes) {
-    iovec local{target + done, static_cast<size_t>(size_bytes - done)};
-    iovec remote{const_cast<std::byte*>(static_cast<const std::byte*>(source)) + done,
-                 static_cast<size_t>(size_bytes - done)};
-    const ssize_t got = ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0);
-    if (got <= 0) return false;
-    done += static_cast<uint64_t>(got);
-  }
-  return true;
 }
 
 bool fits_header(std::string_view value) {
