@@ -18,14 +18,7 @@ from pathlib import Path
 import torch
 
 import assay
-
-
-def resident_kib() -> int:
-    """Resident memory of this process as the kernel counts it."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    raise RuntimeError("/proc/self/status has no VmRSS")
+from bench.measure import resident_kib
 
 
 class Tiny(torch.nn.Module):

@@ -200,3 +200,11 @@ def machine() -> dict[str, str]:
     flags = _first_match("/proc/cpuinfo", "flags").split()
     info["simd"] = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else platform.machine()
     return info
+
+
+def resident_kib() -> int:
+    """Resident memory of this process as the kernel counts it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise RuntimeError("/proc/self/status has no VmRSS")

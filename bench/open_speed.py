@@ -22,21 +22,20 @@ from bench import many_rows
 from bench.measure import iqr, load_average, machine, median, shuffled
 from bench.report import FAILED, Row, Section
 
+ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = ["", "records", "MB of lines", "us a record", "IQR", "fastest", "CPU us", "bytes a record", "goal", "met"]
 MOST_MICROSECONDS, MOST_BYTES = 3.0, 300
 
 # Prints records, seconds, seconds of the processor and resident bytes; mapped pages count.
 TIMED = """
 import sys, time
-def resident():
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) * 1024
+from bench.measure import resident_kib
 {read}
 small = read(sys.argv[1])
-before, cpu, start = resident(), time.process_time(), time.perf_counter()
+before, cpu, start = resident_kib(), time.process_time(), time.perf_counter()
 run = read(sys.argv[2])
 count, seconds, cpu = len(run), time.perf_counter() - start, time.process_time() - cpu
-print(count, seconds, cpu, resident() - before)
+print(count, seconds, cpu, (resident_kib() - before) * 1024)
 """
 FIRST = "assay.open, the first time"
 OPEN = "import assay\nread = assay.open"
@@ -73,8 +72,8 @@ class _Samples:
         if contender == FIRST:
             (run / "rank0" / "records.index").unlink(missing_ok=True)
         script = TIMED.replace("{read}", CONTENDERS[contender])
-        words = [sys.executable, "-c", script, str(small), str(run)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        words = [sys.executable, "-c", script, str(small.resolve()), str(run.resolve())]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             self.failed = done.stderr[-1000:]
             return
@@ -111,8 +110,8 @@ class _Samples:
 def _captured(kind: str, steps: int) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         # In a process of its own: torch stays out of this one.
-        words = [sys.executable, "-m", "bench.campaign.large", kind, str(steps), str(folder)]
-        subprocess.run(words, cwd=Path(__file__).parent.parent, stdout=subprocess.DEVNULL, check=True)
+        words = [sys.executable, "-m", "bench.campaign.large", kind, str(steps), str(folder.resolve())]
+        subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
 
     return write
 

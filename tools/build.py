@@ -141,6 +141,11 @@ def run(command: Sequence[str], log: Path, progress: Optional[Progress] = None, 
     return status
 
 
+def build_folder(machine: str) -> Path:
+    """Where what runs on this processor is built."""
+    return ROOT / "build" / ("release" if machine == os.uname().machine else machine)
+
+
 def options(tests: bool) -> dict[str, str]:
     """What pyproject.toml takes from the environment, as well, so that the wheel finds everything built."""
     return {
@@ -219,7 +224,7 @@ def main() -> int:
     parser.add_argument("--source", type=Path, metavar="FOLDER", help="make the source archive in this folder")
     parser.add_argument("targets", nargs="*")
     given = parser.parse_args()
-    given.build = given.build or ROOT / "build" / ("release" if given.machine == os.uname().machine else given.machine)
+    given.build = given.build or build_folder(given.machine)
     given.build.mkdir(parents=True, exist_ok=True)
     log = given.build / "build.log"
     log.write_text("")

@@ -23,6 +23,8 @@ from pathlib import Path
 
 from smoke_test import CHECK, INJECTED
 
+from build import build_folder
+
 ROOT = Path(__file__).resolve().parent.parent
 HERE = os.uname().machine
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -68,8 +70,8 @@ class System:
     def unpack(self, options: list[str]) -> None:
         """Its packages without what they run when they are installed, which takes minutes under qemu."""
         sh(["debootstrap", "--foreign", *options, self.suite, str(self.folder)])
+        unpack = 'dpkg-deb --fsys-tarfile "$0" | tar -x --keep-directory-symlink -C "$1"'
         for package in sorted(self.folder.glob("var/cache/apt/archives/*.deb")):
-            unpack = 'dpkg-deb --fsys-tarfile "$0" | tar -x --keep-directory-symlink -C "$1"'
             sh(["sh", "-ec", unpack, str(package), str(self.folder)])
             package.unlink()
         shutil.copy(self.folder / "usr" / "share" / "base-passwd" / "passwd.master", self.folder / "etc" / "passwd")
@@ -93,7 +95,7 @@ def numpy_wheels(folder: Path, python: str, machine: str) -> None:
 
 def put_hosts(folder: Path, machine: str) -> None:
     """The program that plays the acceleration library, linked so that it loads everywhere, for both string ABIs."""
-    build = ROOT / "build" / ("release" if machine == HERE else machine)
+    build = build_folder(machine)
     compiler = "g++" if machine == HERE else f"{machine}-linux-gnu-g++"
     example = build / "examples" / "atb_host"
     stubs = next(build.glob("glibc-*"))
@@ -161,7 +163,7 @@ def use(system: System, dist: Path) -> None:
 @contextlib.contextmanager
 def emulated(machine: str) -> Iterator[str]:
     """The kernel hands programs of this processor to qemu-user meanwhile. Gives why it cannot; empty when it does."""
-    mounted, registered = BINFMT / "register", BINFMT / f"qemu-{machine}"
+    register, registered = BINFMT / "register", BINFMT / f"qemu-{machine}"
     if machine == HERE or registered.exists():
         yield ""
         return
@@ -169,11 +171,11 @@ def emulated(machine: str) -> Iterator[str]:
     if not line.exists():
         yield f"{line} is missing: tools/setup.sh {machine}"
         return
-    was_mounted = mounted.exists()
+    was_mounted = register.exists()
     try:
         if not was_mounted:
             sh(["mount", "-t", "binfmt_misc", "none", str(BINFMT)])
-        mounted.write_text(line.read_text().strip())
+        register.write_text(line.read_text().strip())
     except (OSError, SystemExit) as problem:
         yield f"binfmt_misc cannot be used: {problem}"
         return
