@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+""".ci/run: what it runs, in what order, and what a slow machine leaves out; with a `make` that takes no time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = ["demo", "demo", "test", "lint", "smoke", "campaign SAMPLE=1", "fuzz", "asan", "tsan", "aarch64"]
+ALWAYS = ALL[:5]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a copy of .ci/run; `make TARGET` writes down its arguments and then does what `behaviour` has for the target."""
+
+    def start(behaviour="true", **environment):
+        (tmp_path / ".ci").mkdir()
+        shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+        programs = {
+            tmp_path / "bin" / "make": f'echo "$@" >> {tmp_path}/made\ncase $1 in {behaviour} esac\n',
+            tmp_path / "tools" / "setup.sh": "true\n",
+        }
+        for path, text in programs.items():
+            path.parent.mkdir()
+            path.write_text("#!/bin/bash\n" + text)
+            path.chmod(0o755)
+        done = subprocess.run(
+            ["bash", tmp_path / ".ci" / "run"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", **environment},
+        )  # fmt: skip
+        return done, (tmp_path / "made").read_text().splitlines()
+
+    return start
+
+
+def test_with_enough_time_everything_runs(run):
+    done, made = run("*) ;;")
+    assert done.returncode == 0
+    assert sorted(made[:5]) == sorted(ALWAYS)  # lint runs beside smoke
+    assert made[5:] == ALL[5:]
+    assert "NOT RUN" not in done.stdout
+
+
+def test_what_a_slow_machine_has_no_time_for_is_left_out_and_named(run):
+    # When the first sections take 2 s of the 1020 expected, the slowness is 0 %; a limit of nothing leaves no room for 0 s.
+    done, made = run("test) sleep 2 ;; *) ;;", ASSAY_CI_SECONDS="1")
+    assert done.returncode == 0
+    assert sorted(made) == sorted(ALWAYS)
+    missing = done.stdout.partition("== NOT RUN")[2]
+    for command in ALL[5:]:
+        assert f"`make {command}` takes some 0 s here, 0 s are left" in missing
+
+
+def test_a_section_that_takes_longer_than_is_left_is_stopped_and_the_others_are_left_out(run):
+    done, made = run("campaign) sleep 60 ;; *) ;;", ASSAY_CI_SECONDS="2", ASSAY_CI_GRACE="1")
+    assert done.returncode == 0
+    assert made[5] == "campaign SAMPLE=1"
+    missing = done.stdout.partition("== NOT RUN")[2]
+    assert "`make campaign SAMPLE=1` was stopped after 3 s" in missing
+    assert "`make aarch64` takes" in missing
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "smoke", "campaign", "fuzz", "asan", "tsan", "aarch64"])
+def test_a_section_that_fails_fails_the_run(run, target):
+    done, _ = run(f"{target}) exit 3 ;; *) ;;")
+    assert done.returncode != 0
+    assert "== times" in done.stdout
