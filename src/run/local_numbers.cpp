@@ -107,8 +107,8 @@ class Renumbering {
       record.leaf = renamed(record.rank, record.leaf);
     }
     for (OperationRecord& operation : run_.operations) {
-      operation.node = renamed(operation.rank, InternedText(operation.node)).str();
-      operation.module = renamed(operation.rank, InternedText(operation.module)).str();
+      operation.node = renamed(operation.rank, operation.node);
+      operation.module = renamed(operation.rank, operation.module);
     }
     rename_trees();
   }

@@ -104,9 +104,9 @@ void append_files(std::string& out, std::span<const TensorRecord> records) {
 void append_operations(std::string& out, std::span<const OperationRecord> operations) {
   append(out, static_cast<uint64_t>(operations.size()));
   for (const OperationRecord& one : operations) {
-    for (const std::string* text :
-         {&one.step_name, &one.node, &one.op_type, &one.parameters, &one.module})
-      append_text(out, *text);
+    for (const InternedText text :
+         {one.step_name, one.node, one.op_type, one.parameters, one.module})
+      append_text(out, text);
     append(out, one.step);
     append(out, one.module_call);
     append(out, one.order);
@@ -121,7 +121,7 @@ Result<std::vector<OperationRecord>> read_operations(ByteReader& reader, int ran
   std::vector<OperationRecord> operations(count);
   for (OperationRecord& one : operations) {
     one.rank = rank;
-    for (std::string* text :
+    for (InternedText* text :
          {&one.step_name, &one.node, &one.op_type, &one.parameters, &one.module}) {
       ASSAY_TRY(*text, read_text(reader));
     }

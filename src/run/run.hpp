@@ -189,16 +189,17 @@ struct TensorRecord {
 /// A module or operator tree as the host declared it.
 using TopologyNode = topology::ModuleNode;
 
-/// One execution of an operation, with what it was told besides tensors.
+/// One execution of an operation, with what it was told besides tensors. Texts are kept once, as
+/// those of tensors.
 struct OperationRecord {
   int rank = 0;
-  std::string step_name;
+  InternedText step_name;
   int64_t step = 0;
-  std::string node;        // as in the tensor records
-  std::string op_type;     // "LinearOperation", "aten.mm.default"
-  std::string parameters;  // JSON as the host wrote it; empty when there is none
+  InternedText node;        // as in the tensor records
+  InternedText op_type;     // "LinearOperation", "aten.mm.default"
+  InternedText parameters;  // JSON as the host wrote it; empty when there is none
   // Operator level of a torch run:
-  std::string module;        // path of the innermost module in whose call it ran
+  InternedText module;       // path of the innermost module in whose call it ran
   uint32_t module_call = 0;  // number of that call within the step; `call` of its tensor records
   uint64_t order = 0;        // place of its line among the records, before its inputs
   std::vector<std::string> writes;  // arguments that the schema marks as written: "self", "out"

@@ -86,7 +86,7 @@ class Builder {
       one.time = operation.order;
       one.writes = operation.writes;
       program_.operators.push_back(std::move(one));
-      arguments_.push_back(&operation.parameters);
+      arguments_.push_back(&operation.parameters.str());
     }
   }
 
