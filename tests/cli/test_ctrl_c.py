@@ -56,15 +56,18 @@ def test_ctrl_c_inside_one_large_tensor_ends_within_a_second(large, tmp_path, wo
     process = subprocess.Popen(
         [binary(), *command], cwd=large, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    while not has_mapped(process.pid, large):
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.001)
-    time.sleep(0.3)
-    assert process.poll() is None, "it was faster than Ctrl-C"
-    sent = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    took = time.monotonic() - sent
+    try:
+        while not has_mapped(process.pid, large):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.001)
+        time.sleep(0.3)
+        assert process.poll() is None, "it was faster than Ctrl-C"
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+        took = time.monotonic() - sent
+    finally:
+        process.kill()
     assert took < 1, f"{took:.1f} s; {said}"
     # What only prints ends by the signal, as `cat` does; a shell reports both as 130.
     assert process.returncode == (-signal.SIGINT if command[0] == "show" else 130), said

@@ -20,8 +20,9 @@ from pathlib import Path
 import pytest
 
 ray = pytest.importorskip("ray")
+from clusters import NODE, add_node  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
-from test_ray_compare import NODE, binary  # noqa: E402
+from test_ray_compare import binary  # noqa: E402
 
 CLONE_NEWNS, CLONE_FS = 0x20000, 0x200
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
@@ -94,7 +95,7 @@ class Hosts:
             self.nodes = []
             for number, root in enumerate(self.roots):
                 with own_namespace(root, data):
-                    self.nodes.append(self.cluster.add_node(**NODE, node_ip_address=self.address(number)))
+                    self.nodes.append(add_node(self.cluster, **NODE, node_ip_address=self.address(number)))
         finally:
             del os.environ["ASSAY_BINARY"]
             if before is not None:

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
+from clusters import NODE, add_node  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 RANKS, STEPS, LAYERS = 3, 2, 4
-NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 
 
 def binary() -> str:
@@ -83,8 +83,8 @@ class Nodes:
     def __init__(self, command: str, count: int) -> None:
         os.environ["ASSAY_BINARY"], self._before = command, os.environ.get("ASSAY_BINARY")
         try:
-            self.cluster = Cluster(initialize_head=True, head_node_args=NODE)
-            self.others = [self.cluster.add_node(**NODE) for _ in range(count - 1)]
+            self.cluster = Cluster()
+            self.others = [add_node(self.cluster, **NODE) for _ in range(count)][1:]
         finally:
             self._restore()
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
+from clusters import NODE, add_node  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 from test_ray_compare import LAYERS, alone, binary, report_of, write_run  # noqa: E402
-
-OBJECT_STORE = 80 << 20
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture
 def manager() -> Cluster:
     """A cluster whose head has no CPU for tasks, as on Kubernetes with `num-cpus: "0"`."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": OBJECT_STORE})
+    cluster = Cluster()
+    add_node(cluster, **{**NODE, "num_cpus": 0})
     yield cluster
     cluster.shutdown()
 
@@ -41,7 +41,7 @@ def compare(cluster: Cluster, *words: object) -> subprocess.CompletedProcess[str
 
 
 def test_a_head_that_only_manages_is_given_no_parts(runs, manager, tmp_path):
-    manager.add_node(num_cpus=1, object_store_memory=OBJECT_STORE)
+    add_node(manager, **NODE)
     words = [*runs, "-cl", "api", "--jsonl"]
     alone(*words, "-o", tmp_path / "here")
     there = compare(manager, *words, "-o", tmp_path / "there")
