@@ -2,7 +2,7 @@
 #   make demo      a small Llama captured twice, once with a planted fault, and compared
 #   make install   the program, the Python packages and examples/atb_host; wheels in dist/
 #   make test      all tests: C++, Python, command line
-#   make check     the fast tests only
+#   make check     the fast tests only: make test SLOW=0
 #   make unit MODULE=locate FILTER='Walk*'   one module's C++ tests: seconds from an edit to its test
 #   make bench     the measurements of docs/benchmarks; RIVALS=1 adds other people's tools
 #   make campaign MINUTES=60   what is too long for CI: verdicts, kills, fuzzing; goes on where it stopped
@@ -61,11 +61,10 @@ tested:
 
 test: tested
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
-	$(PY) -m pytest -n 2 --dist worksteal
+	$(PY) -m pytest -n 2 --dist worksteal $(if $(filter 0,$(SLOW)),-m "not slow")
 
-check: tested
-	ctest --test-dir $(BUILD) --output-on-failure -j 2
-	$(PY) -m pytest -n 2 --dist worksteal -m "not slow"
+check:
+	@$(MAKE) --no-print-directory test SLOW=0
 
 unit:
 	@tools/setup.sh build test

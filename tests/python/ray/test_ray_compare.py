@@ -20,6 +20,8 @@ ray = pytest.importorskip("ray")
 from clusters import NODE, add_node  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 RANKS, STEPS, LAYERS = 3, 2, 4
 
 

@@ -29,7 +29,7 @@ from own_folders import (  # noqa: E402
 from test_ray_compare import LAYERS, STEPS, binary, write_run  # noqa: E402
 
 __all__ = ["fresh", "may_have_namespaces"]
-pytestmark = pytest.mark.usefixtures("may_have_namespaces")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("may_have_namespaces")]
 RANKS = 4
 
 

@@ -25,6 +25,8 @@ from test_ray_compare import Nodes, alone, binary, report_of, wrapper, write_run
 from assay.ray.driver import Driver  # noqa: E402
 from assay.ray.parts import Part  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 TENSORS = 400  # one part: its rows take 200 kB, the report 130 kB
 
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
 from operator_runs import write_run as write_program  # noqa: E402
 
 __all__ = ["may_have_namespaces"]
-pytestmark = pytest.mark.usefixtures("may_have_namespaces")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("may_have_namespaces")]
 RUNS, RANKS, STEPS = ("golden", "mine", "same"), 2, 2
 PARTS_OF_A_RUN = RANKS * STEPS
 

@@ -14,6 +14,8 @@ from clusters import NODE, add_node  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 from test_ray_compare import LAYERS, alone, binary, report_of, write_run  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:

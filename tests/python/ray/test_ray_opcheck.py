@@ -24,7 +24,7 @@ from opcheck_dump import run_folder_of, write_operation  # noqa: E402
 from operator_runs import write_run as write_program  # noqa: E402
 
 __all__ = ["may_have_namespaces"]
-pytestmark = pytest.mark.usefixtures("may_have_namespaces")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("may_have_namespaces")]
 RANKS, STEPS, KINDS = 3, 2, 3
 FORMATS = ["--format", "csv", "jsonl", "html", "xlsx"]
 

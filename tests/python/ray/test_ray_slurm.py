@@ -23,6 +23,8 @@ import pytest
 ray = pytest.importorskip("ray")
 from test_ray_compare import LAYERS, alone, binary, report_of, wrapper, write_run  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 SCONTROL = '#!/bin/bash\n[ "$1 $2" = "show hostnames" ] && tr "," "\\n" <<< "$3"\n'
 SRUN = '#!/bin/bash\necho "$@" >> srun.log\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n'
