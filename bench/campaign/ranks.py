@@ -37,10 +37,10 @@ MOST_DRIVER_BYTES = 1 << 30
 _CLUSTER = """
 import json, os, resource, subprocess, sys, time
 from ray.cluster_utils import Cluster
-node = {"num_cpus": 1, "object_store_memory": 80 << 20}
-cluster = Cluster(initialize_head=True, head_node_args=node)
-for _ in range(int(sys.argv[1]) - 1):
-    cluster.add_node(**node)
+from bench.ray_cluster import NODE, add_node
+cluster = Cluster()
+for _ in range(int(sys.argv[1])):
+    add_node(cluster, **NODE)
 begin = time.monotonic()
 done = subprocess.run([*sys.argv[2:], f"--ray={cluster.address}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                       text=True)

@@ -66,6 +66,14 @@ def test_a_section_that_takes_longer_than_is_left_is_stopped_and_the_others_are_
     assert "`make aarch64` takes" in missing
 
 
+@pytest.mark.slow
+def test_a_section_that_does_not_heed_that_it_is_stopped_is_killed(run):
+    # What is killed 20 s after it was asked to end has run out of time as well: that is no failure.
+    done, _ = run("smoke) trap '' TERM; while :; do sleep 1; done ;; *) ;;", ASSAY_CI_SECONDS="2", ASSAY_CI_GRACE="1")
+    assert done.returncode == 0
+    assert "`make smoke` was stopped after 23 s" in done.stdout.partition("== NOT RUN")[2]
+
+
 @pytest.mark.parametrize("target", ["demo", "test", "lint", "smoke", "campaign", "fuzz", "asan", "tsan", "aarch64"])
 def test_a_section_that_fails_fails_the_run(run, target):
     done, _ = run(f"{target}) exit 3 ;; *) ;;")

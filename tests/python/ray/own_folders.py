@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 ray = pytest.importorskip("ray")
-from clusters import NODE, add_node  # noqa: E402
+from bench.ray_cluster import NODE, add_node  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 from test_ray_compare import binary  # noqa: E402
 

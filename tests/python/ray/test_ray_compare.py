@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
-from clusters import NODE, add_node  # noqa: E402
+from bench.ray_cluster import NODE, add_node  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 pytestmark = pytest.mark.slow
