@@ -1,8 +1,8 @@
 # Everything a user or developer types. Each target does the set-up it needs, and no more.
 #   make demo      a small Llama captured twice, once with a planted fault, and compared
 #   make install   the program, the Python packages and examples/atb_host; wheels in dist/
-#   make test      all tests: C++, Python, command line
-#   make check     the fast tests only: make test SLOW=0
+#   make test      all tests: C++, Python, command line; OPTIONS='-k compare' goes to pytest
+#   make check     the fast tests only: make test SLOW=0; the slow ones only: make test SLOW=1
 #   make unit MODULE=locate FILTER='Walk*'   one module's C++ tests: seconds from an edit to its test
 #   make bench     the measurements of docs/benchmarks; RIVALS=1 adds other people's tools
 #   make campaign MINUTES=60   what is too long for CI: verdicts, kills, fuzzing; goes on where it stopped
@@ -60,8 +60,8 @@ tested:
 	@$(MAKE) --no-print-directory install
 
 test: tested
-	ctest --test-dir $(BUILD) --output-on-failure -j 2
-	$(PY) -m pytest -n 2 --dist worksteal $(if $(filter 0,$(SLOW)),-m "not slow")
+	$(if $(filter 1,$(SLOW)),,ctest --test-dir $(BUILD) --output-on-failure -j 2)
+	$(PY) -m pytest -n 2 --dist worksteal $(if $(filter 0,$(SLOW)),-m "not slow") $(if $(filter 1,$(SLOW)),-m slow) $(OPTIONS)
 
 check:
 	@$(MAKE) --no-print-directory test SLOW=0

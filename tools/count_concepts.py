@@ -11,6 +11,7 @@ counted, in production code: src/ without tests, fuzz targets and benchmarks, an
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -20,25 +21,33 @@ _TESTS = ("_test.cpp", "_fuzz.cpp", "_bench.cpp")
 _TEXT_CALL = r"(?:find|rfind|starts_with|ends_with|contains|compare)\("
 
 
-def _files(root: Path) -> Iterator[tuple[str, str]]:
+@functools.cache
+def _files(root: Path) -> list[tuple[str, str]]:
     """Path below `root` and text of each file of production code."""
+    return list(_read(root))
+
+
+def _read(root: Path) -> Iterator[tuple[str, str]]:
     for folder, patterns in (("src", ("*.cpp", "*.hpp")), ("python/assay", ("*.py",))):
         for path in sorted(file for pattern in patterns for file in (root / folder).rglob(pattern)):
             if not path.name.endswith(_TESTS) and not path.name.startswith("test_"):
                 yield path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
 
 
+@functools.cache
+def _code(root: Path) -> list[tuple[str, int, str]]:
+    """Path, number and text of each line that holds more than a comment, without its comment."""
+    comment = re.compile(r"\s*(?://|#(?! *include)).*")
+    lines = ((path, number, line) for path, text in _files(root) for number, line in enumerate(text.splitlines(), 1))
+    return [(path, number, code) for path, number, line in lines if (code := comment.sub("", line))]
+
+
 def _lines(root: Path, pattern: str, outside: tuple[str, ...] = ()) -> list[str]:
     """PATH:LINE of what matches; comments do not count."""
     rule = re.compile(pattern)
-    found = []
-    for path, text in _files(root):
-        if path.startswith(outside):
-            continue
-        for number, line in enumerate(text.splitlines(), 1):
-            if rule.search(re.sub(r"\s*(?://|#(?! *include)).*", "", line)):
-                found.append(f"{path}:{number}")
-    return found
+    return [
+        f"{path}:{number}" for path, number, code in _code(root) if rule.search(code) and not path.startswith(outside)
+    ]
 
 
 def _layouts(root: Path) -> list[str]:
@@ -188,12 +197,11 @@ def recorded(root: Path) -> dict[str, int]:
     }
 
 
-def problems(root: Path) -> list[str]:
+def problems(root: Path, counted: dict[str, list[str]]) -> list[str]:
     """One line for each count that rose, and for each that the table does not have."""
     table = recorded(root)
     found = []
-    for name, count in COUNTS.items():
-        places = count(root)
+    for name, places in counted.items():
         if name not in table:
             found.append(f"{name}: {len(places)}, and no row in ARCHITECTURE.md")
         elif len(places) > table[name]:
@@ -209,9 +217,9 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments:
         root = Path(arguments[0])
-    for name, count in COUNTS.items():
-        print(f"{len(count(root)):4} {name}")
-    found = problems(root)
+    counted = {name: count(root) for name, count in COUNTS.items()}
+    print("".join(f"{len(places):4} {name}\n" for name, places in counted.items()), end="")
+    found = problems(root, counted)
     print("\n".join(found), file=sys.stderr, end="\n" if found else "")
     return 1 if found else 0
 

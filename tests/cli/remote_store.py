@@ -79,6 +79,7 @@ class Store:
             "AWS_SECRET_ACCESS_KEY": "testing",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": endpoint,
+            "AWS_MAX_ATTEMPTS": "1",  # botocore's own waits would make a minute of each fault; s3fs and assay try again
         }
 
     def put(self, folder: Path, place: str) -> str:

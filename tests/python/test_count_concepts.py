@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -40,18 +41,19 @@ def small_tree(root: Path, allowed: int) -> Path:
     for way_in in ("intake", "torch"):
         (root / "src" / "capture" / way_in).mkdir(parents=True)
         (root / "src" / "capture" / way_in / "a.cpp").write_text("append_payload(view);\ncompute_stats(view);\n")
-    names = [line[4:].strip() for line in count_names()]
+    names = [line[4:].strip() for line in count_of_this_tree().stdout.splitlines()]
     table = "".join(f"| {name} | {allowed} | 0 |\n" for name in names)
     (root / "ARCHITECTURE.md").write_text(f"| Concept | Places | Goal |\n| --- | --- | --- |\n{table}")
     return root
 
 
-def count_names() -> list[str]:
-    return count(ROOT).stdout.splitlines()
+@functools.cache
+def count_of_this_tree() -> subprocess.CompletedProcess[str]:
+    return count(ROOT)
 
 
 def test_no_concept_of_this_tree_got_another_place():
-    done = count(ROOT)
+    done = count_of_this_tree()
     assert done.returncode == 0, done.stderr
 
 
