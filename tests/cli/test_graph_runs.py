@@ -335,6 +335,7 @@ def unmatched(said):
     return [line for line in said.splitlines() if "aligned by shape" in line]
 
 
+@pytest.mark.slow
 def test_a_llama_against_its_fx_dump_pairs_every_tensor_and_all_are_equal(unfused, tmp_path):
     fx = capture(tmp_path / "fx", "fx")
     done = run("compare", "-gp", fx, "-mp", unfused, "-o", tmp_path / "out")

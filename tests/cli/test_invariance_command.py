@@ -85,7 +85,10 @@ def test_one_process_runs_all_scenarios_and_finds_the_same(invariance, tmp_path)
     assert shown.returncode == 0 and "aten.sub.Tensor" in shown.stdout
 
 
-@pytest.mark.parametrize("words", [[], ["--one-process"]], ids=["alone", "one process"])
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param([], id="alone", marks=pytest.mark.slow), pytest.param(["--one-process"], id="one process")],
+)
 def test_other_forward_calls_than_asked_for_cannot_be_judged(invariance, tmp_path, words):
     done = invariance("once more", *words, "--json", "--length", "3")
     assert done.returncode == 125, done.stderr

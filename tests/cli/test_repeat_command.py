@@ -80,6 +80,7 @@ def test_a_program_that_repeats_leaves_nothing_and_ends_with_0(repeat, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"run.py", "counter"}
 
 
+@pytest.mark.slow
 def test_a_race_is_named_with_its_runs_its_element_and_how_wrong_it_is(repeat, tmp_path):
     # Run 1 of 0 to 2; of those that keep values the third, which is run 5 of all.
     done = repeat(["-n", "3", "-o", "runs", "--json"], "race", 1, 5)

@@ -20,7 +20,7 @@ import pytest
 import assay
 from assay import _core, _opcheck, reference
 
-CALLS = 100_000
+CALLS = 20_000
 
 
 @pytest.fixture
