@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 _TESTS = ("_test.cpp", "_fuzz.cpp", "_bench.cpp")
@@ -24,14 +24,12 @@ _TEXT_CALL = r"(?:find|rfind|starts_with|ends_with|contains|compare)\("
 @functools.cache
 def _files(root: Path) -> list[tuple[str, str]]:
     """Path below `root` and text of each file of production code."""
-    return list(_read(root))
-
-
-def _read(root: Path) -> Iterator[tuple[str, str]]:
-    for folder, patterns in (("src", ("*.cpp", "*.hpp")), ("python/assay", ("*.py",))):
-        for path in sorted(file for pattern in patterns for file in (root / folder).rglob(pattern)):
-            if not path.name.endswith(_TESTS) and not path.name.startswith("test_"):
-                yield path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+    return [
+        (path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+        for folder, patterns in (("src", ("*.cpp", "*.hpp")), ("python/assay", ("*.py",)))
+        for path in sorted(file for pattern in patterns for file in (root / folder).rglob(pattern))
+        if not path.name.endswith(_TESTS) and not path.name.startswith("test_")
+    ]
 
 
 @functools.cache

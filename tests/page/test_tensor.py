@@ -295,10 +295,10 @@ def test_names_stay_text(hostile, open_page):
         if row["role"] != "output":
             continue
         page = open_page(hostile.page, width=1280, fragment=f"#row={i}").page
-        assert page.text_content(".tensor h2") == row["node"]
-        assert page.title().startswith("assay: ")
         for width in (1280, 400):
             page.set_viewport_size({"width": width, "height": 800})
+            assert page.text_content(".tensor h2") == row["node"]
+            assert page.title().startswith("assay: ")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [name for name in NAMES if not any(name[:6] in row["node"] for row in file.rows)] == []
 

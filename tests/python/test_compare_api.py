@@ -94,7 +94,7 @@ def pairs(draw):
     return tuple(sides)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(pairs())
 def test_metrics_agree_with_numpy_for_every_dtype_shape_and_stride(pair):
     check(*pair)
