@@ -299,7 +299,8 @@ def test_names_stay_text(hostile, open_page):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.text_content(".tensor h2") == row["node"]
             assert page.title().startswith("assay: ")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            # Charts are drawn again in the frame after the window's width has changed.
+            page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width, timeout=10_000)
     assert [name for name in NAMES if not any(name[:6] in row["node"] for row in file.rows)] == []
 
 
