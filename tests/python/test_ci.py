@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -58,20 +59,22 @@ def test_what_a_slow_machine_has_no_time_for_is_left_out_and_named(run):
 
 
 def test_a_section_that_takes_longer_than_is_left_is_stopped_and_the_others_are_left_out(run):
-    done, made = run("smoke) sleep 60 ;; *) ;;", ASSAY_CI_SECONDS="2", ASSAY_CI_GRACE="1")
+    done, made = run("smoke) sleep 60 ;; *) ;;", ASSAY_CI_SECONDS="4", ASSAY_CI_GRACE="1")
     assert done.returncode == 0
     assert made == [*FIRST, *IF_TIME[:2]]
     missing = done.stdout.partition("== NOT RUN")[2]
-    assert "`make smoke` was stopped after 3 s" in missing
+    assert re.search(r"`make smoke` was stopped after [1-9][0-9]? s", missing)
     assert "`make aarch64` takes" in missing
 
 
 @pytest.mark.slow
 def test_a_section_that_does_not_heed_that_it_is_stopped_is_killed(run):
     # What is killed 20 s after it was asked to end has run out of time as well: that is no failure.
-    done, _ = run("smoke) trap '' TERM; while :; do sleep 1; done ;; *) ;;", ASSAY_CI_SECONDS="2", ASSAY_CI_GRACE="1")
+    done, _ = run("smoke) trap '' TERM; while :; do sleep 1; done ;; *) ;;", ASSAY_CI_SECONDS="4", ASSAY_CI_GRACE="1")
     assert done.returncode == 0
-    assert "`make smoke` was stopped after 23 s" in done.stdout.partition("== NOT RUN")[2]
+    stopped = re.search(r"`make smoke` was stopped after (\d+) s", done.stdout.partition("== NOT RUN")[2])
+    assert stopped is not None
+    assert 20 <= int(stopped[1]) < 60
 
 
 @pytest.mark.parametrize("target", ["demo", "test", "lint", "smoke", "campaign", "fuzz", "asan", "tsan", "aarch64"])
