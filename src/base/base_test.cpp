@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
+#include <thread>
 
 #include "base/atomic_file.hpp"
 #include "base/bytes.hpp"
@@ -291,6 +294,28 @@ TEST(ParallelFor, LeavesALoopWhoseFlagIsSet) {
                  Interrupted);
     EXPECT_LT(visits.load(), 10 + static_cast<int>(jobs));
   }
+}
+
+TEST(ParallelFor, ThrowsWhatAnyThreadThrew) {
+  for (const unsigned jobs : {1u, 2u, 7u}) {
+    for (const size_t wrong : {0u, 1u, 9u}) {
+      std::atomic<int> visits{0};
+      try {
+        parallel_for(5000, jobs, [&](size_t i) {
+          ++visits;
+          if (i == wrong) throw std::runtime_error("index " + std::to_string(i));
+          // Others are still at work when it is thrown.
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        });
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const std::runtime_error& error) {
+        EXPECT_EQ(error.what(), "index " + std::to_string(wrong));
+      }
+      EXPECT_LT(visits.load(), 5000) << jobs;
+    }
+  }
+  // All threads: one of them is told.
+  EXPECT_THROW(parallel_for(1000, 7, [](size_t i) { throw i; }), size_t);
 }
 
 TEST(ParallelFor, IsWholeOutsideOfAScopeAndAfterOne) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -75,10 +76,17 @@ void parallel_for(size_t count, unsigned jobs, const std::function<void(size_t)>
   }
   std::atomic<size_t> next{0};
   const std::atomic<bool>* const flag = interrupt_flag;
+  std::exception_ptr thrown;
+  std::atomic_flag has_thrown;
   const auto work = [&] {
     const InsideParallelFor inside;
-    for (size_t i = next.fetch_add(1); i < count && !is_interrupted(); i = next.fetch_add(1))
-      body(i);
+    try {
+      for (size_t i = next.fetch_add(1); i < count && !is_interrupted(); i = next.fetch_add(1))
+        body(i);
+    } catch (...) {
+      next = count;
+      if (!has_thrown.test_and_set()) thrown = std::current_exception();
+    }
   };
   {
     std::vector<std::jthread> helpers;
@@ -91,6 +99,7 @@ void parallel_for(size_t count, unsigned jobs, const std::function<void(size_t)>
     }
     work();
   }
+  if (thrown) std::rethrow_exception(thrown);
   throw_if_interrupted();
 }
 

@@ -14,9 +14,10 @@ namespace assay {
 void set_default_job_count(int jobs);
 
 /// Calls body(i) once for every i in [0, count) on up to `jobs` threads, the caller's included;
-/// returns when all are done. Indices are handed out in order. body must not throw. Nested calls
-/// run on the calling thread alone. Inside an InterruptScope whose flag is set no more indices are
-/// handed out, and Interrupted is thrown.
+/// returns when all are done. Indices are handed out in order. Nested calls run on the calling
+/// thread alone. When body throws, on whichever thread, no more indices are handed out, and the
+/// first exception is thrown here. Inside an InterruptScope whose flag is set no more indices are
+/// handed out, either, and Interrupted is thrown.
 void parallel_for(size_t count, unsigned jobs, const std::function<void(size_t index)>& body);
 
 }  // namespace assay
