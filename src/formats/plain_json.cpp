@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/plain_json.hpp"
 
+#include <bit>
 #include <charconv>
+#include <cstring>
 
 namespace assay::formats {
 namespace {
@@ -13,6 +15,22 @@ constexpr ptrdiff_t kMostExponentDigits = 2;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// How many of the eight characters, from the first on, may stand in a text without escapes.
+size_t plain_among(const char* eight) {
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  constexpr uint64_t kHighs = 0x8080808080808080;
+  uint64_t word = 0;
+  std::memcpy(&word, eight, sizeof(word));
+  static_assert(std::endian::native == std::endian::little);
+  // The highest bit of the first byte that is below `limit`; of later ones it may be wrong.
+  const auto has_below = [](uint64_t bytes, uint64_t limit) {
+    return (bytes - kOnes * limit) & ~bytes;
+  };
+  const uint64_t found = word | has_below(word, 0x20) | has_below(word ^ (kOnes * '"'), 1) |
+                         has_below(word ^ (kOnes * '\\'), 1) | has_below(word ^ (kOnes * 0x7f), 1);
+  return static_cast<size_t>(std::countr_zero(found & kHighs)) / 8;
+}
 
 /// Walks over JSON values. Each function leaves `at` behind what it has seen, and is false when
 /// that is not what it should be.
@@ -32,6 +50,11 @@ struct Scanner {
   bool text(std::string_view* out) {
     if (at == end || *at != '"') return false;
     const char* const begin = ++at;
+    size_t plain = sizeof(uint64_t);
+    while (plain == sizeof(uint64_t) && static_cast<size_t>(end - at) >= sizeof(uint64_t)) {
+      plain = plain_among(at);
+      at += plain;
+    }
     while (at != end && *at != '"') {
       const auto c = static_cast<unsigned char>(*at);
       if (c < 0x20 || c >= 0x7f || c == '\\') return false;
@@ -134,41 +157,31 @@ std::optional<PlainObject> PlainObject::parse(std::string_view text) {
       if (made->count_ == kMost) return std::nullopt;
       Member& member = made->members_[made->count_++];
       scanner.skip_blanks();
-      if (!scanner.text(&member.name) || !scanner.take(':') || !scanner.value(&member.value, 1))
+      if (!scanner.text(&member.name) || !made->enter_last() || !scanner.take(':') ||
+          !scanner.value(&member.value, 1))
         return std::nullopt;
     } while (scanner.take(','));
     if (!scanner.take('}')) return std::nullopt;
   }
   scanner.skip_blanks();
-  if (scanner.at != scanner.end || made->has_twins()) return std::nullopt;
+  if (scanner.at != scanner.end) return std::nullopt;
   return made;
 }
 
-bool PlainObject::has_twins() const {
-  uint64_t seen = 0;
-  for (uint32_t i = 0; i < count_; ++i) {
-    const std::string_view name = members_[i].name;
-    const auto number = [&](size_t place) { return static_cast<unsigned char>(name[place]); };
-    const unsigned hash =
-        name.empty() ? 0 : number(0) * 7U + number(name.size() - 1) * 31U + number(name.size() / 2);
-    const uint64_t bit = uint64_t{1} << ((hash + name.size() * 11U) % 64);
-    if ((seen & bit) != 0) {
-      for (uint32_t j = 0; j < i; ++j)
-        if (members_[j].name == name) return true;
-    }
-    seen |= bit;
+bool PlainObject::enter_last() {
+  const uint32_t last = count_ - 1;
+  const unsigned bucket = bucket_of(members_[last].name);
+  if ((filled_ >> bucket & 1) == 0) {
+    filled_ |= uint64_t{1} << bucket;
+    first_in_[bucket] = static_cast<uint8_t>(last);
+    return true;
   }
-  return false;
+  return find_among_all(members_[last].name) == &members_[last].value;
 }
 
-const PlainObject::Value* PlainObject::find(std::string_view name) const {
-  for (uint32_t i = 0; i < count_; ++i) {
-    uint32_t place = next_ + i;
-    if (place >= count_) place -= count_;
-    if (members_[place].name != name) continue;
-    next_ = place + 1 == count_ ? 0 : place + 1;
-    return &members_[place].value;
-  }
+const PlainObject::Value* PlainObject::find_among_all(std::string_view name) const {
+  for (uint32_t i = 0; i < count_; ++i)
+    if (members_[i].name == name) return &members_[i].value;
   return nullptr;
 }
 

@@ -23,8 +23,13 @@ class PlainObject {
   /// exponent of three), values nested deeper than 16.
   [[nodiscard]] static std::optional<PlainObject> parse(std::string_view text);
 
-  /// Null when there is no such member. Fast when the members are asked for in their order.
-  [[nodiscard]] const Value* find(std::string_view name) const;
+  /// Null when there is no such member.
+  [[nodiscard]] const Value* find(std::string_view name) const {
+    const unsigned bucket = bucket_of(name);
+    if ((filled_ >> bucket & 1) == 0) return nullptr;
+    const Member& first = members_[first_in_[bucket]];
+    return first.name == name ? &first.value : find_among_all(name);
+  }
 
  private:
   struct Member {
@@ -32,12 +37,23 @@ class PlainObject {
     Value value;
   };
   static constexpr size_t kMost = 32;
+  static constexpr unsigned kBuckets = 64;
 
-  [[nodiscard]] bool has_twins() const;
+  /// One of 64, which few of the names in one object share.
+  [[nodiscard]] static constexpr unsigned bucket_of(std::string_view name) {
+    const auto number = [&](size_t place) { return static_cast<unsigned char>(name[place]); };
+    const unsigned hash =
+        name.empty() ? 0 : number(0) * 7U + number(name.size() - 1) * 31U + number(name.size() / 2);
+    return (hash + static_cast<unsigned>(name.size()) * 11U) % kBuckets;
+  }
+  [[nodiscard]] const Value* find_among_all(std::string_view name) const;
+  /// Makes the last member one that is found; false when there is another of its name.
+  [[nodiscard]] bool enter_last();
 
   std::array<Member, kMost> members_;
   uint32_t count_ = 0;
-  mutable uint32_t next_ = 0;  // where the search begins
+  uint64_t filled_ = 0;                     // a bit for each bucket that has members
+  std::array<uint8_t, kBuckets> first_in_;  // the first member of each that has some
 };
 
 /// The integers of an array of nothing else, one after the other.

@@ -41,6 +41,46 @@ TEST(PlainObject, LeavesToOthersWhatItMayMisread) {
   EXPECT_FALSE(PlainObject::parse("{\"a\":" + std::string(20, '[') + std::string(20, ']') + "}"));
 }
 
+// Texts are passed eight characters at a time: any byte at any place in and behind eight of them.
+TEST(PlainObject, HasTextsOfPrintableAsciiOnly) {
+  for (size_t place = 0; place < 19; ++place) {
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string inner = "abcdefghijklmnopqrs";
+      inner[place] = static_cast<char>(byte);
+      const std::string text = "{\"a\":\"" + inner + "\"}";
+      const auto object = PlainObject::parse(text);
+      const bool is_plain = byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
+      ASSERT_EQ(object.has_value(), is_plain) << place << " " << byte;
+      if (is_plain) {
+        ASSERT_EQ(object->find("a")->text, inner);
+      }
+    }
+  }
+}
+
+TEST(PlainObject, FindsEachOfManyAndNothingElse) {
+  std::string text = "{";
+  for (int i = 0; i < 32; ++i)
+    text += (i == 0 ? "\"" : ",\"") + std::string(i % 5 + 1, static_cast<char>('a' + i % 26)) +
+            std::to_string(i) + "\":" + std::to_string(i);
+  text += '}';
+  const auto object = PlainObject::parse(text);
+  ASSERT_TRUE(object);
+  const nlohmann::json any = nlohmann::json::parse(text);
+  for (int letter = 0; letter < 26; ++letter) {
+    for (int i = 0; i < 32; ++i) {
+      const std::string name =
+          std::string(i % 5 + 1, static_cast<char>('a' + letter)) + std::to_string(i);
+      const PlainObject::Value* const found = object->find(name);
+      ASSERT_EQ(found != nullptr, any.contains(name)) << name;
+      if (found != nullptr) {
+        ASSERT_EQ(found->text, any[name].dump());
+      }
+    }
+  }
+  EXPECT_EQ(object->find(""), nullptr);
+}
+
 // nlohmann::json is the oracle: what is taken for an object is one there, with the same members.
 TEST(PlainObject, TakesNothingThatIsNoJson) {
   const std::vector<std::string> texts = {"",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/native_records.hpp"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ namespace assay::run {
 namespace {
 
 constexpr size_t kMaxLineWarnings = 10;          // per file; the rest is counted
-constexpr size_t kPieceBytes = size_t{1} << 20;  // of lines that one thread parses
+constexpr size_t kPieceBytes = size_t{1} << 17;  // of lines that one thread parses
 constexpr size_t kPiecesAtOnce = 4;              // a thread
 
 /// The files that the records of one rank point into.
@@ -374,6 +375,8 @@ class RecordsReader {
     read_lines(is_long);
     // An index holds nothing of what had to be said.
     if (is_long && said() == before) write_index(first_record, first_operation);
+    // Some 200 bytes a record, which glibc would keep for later.
+    if (is_long) ::malloc_trim(0);
     return std::move(facts_);
   }
 
@@ -385,8 +388,8 @@ class RecordsReader {
   };
   struct Piece {
     std::string_view text;  // whole lines
-    size_t first_line = 1;
     std::vector<Parsed> lines;
+    size_t line_count = 0;  // with the empty ones
   };
   using Said = std::tuple<size_t, size_t, bool>;
 
@@ -438,33 +441,46 @@ class RecordsReader {
     const unsigned jobs = is_long ? resolve_job_count(0) : 1;
     std::string_view rest = text;
     size_t next_line = 1;
+    size_t taken = 0;     // bytes
     std::string problem;  // of what cannot be read
-    while (!rest.empty() && problem.empty()) {
-      std::vector<Piece> pieces;
-      const size_t begin = text.size() - rest.size();
-      while (pieces.size() < jobs * kPiecesAtOnce && !rest.empty() && problem.empty())
-        pieces.push_back(take_piece(&rest, &problem));
-      parallel_for(pieces.size(), jobs, [&](size_t i) { parse(&pieces[i]); });
+    const auto take_pieces = [&](std::vector<Piece>& pieces) {
+      const size_t first = run_->records.size();
+      size_t bytes = 0;
       for (Piece& piece : pieces) {
-        const size_t first = run_->records.size();
         for (Parsed& parsed : piece.lines) {
           parsed.number += next_line - 1;
           take(&parsed, &step_files, &payloads, &warnings);
         }
-        next_line += static_cast<size_t>(std::ranges::count(piece.text, '\n'));
-        if (sketches_) sketches_->take(run_->records, first);
+        next_line += piece.line_count;
+        bytes += piece.text.size();
       }
-      facts_.file->release_pages(begin, text.size() - rest.size() - begin);
-    }
+      if (sketches_) sketches_->take(run_->records, first);
+      facts_.file->release_pages(taken, bytes);
+      taken += bytes;
+    };
+    // While some lines are taken in their order, the next are parsed.
+    std::vector<Piece> parsed(jobs * kPiecesAtOnce);
+    std::vector<Piece> next = parsed;
+    do {
+      for (Piece& piece : next) piece.text = take_lines(&rest, &problem);
+      parallel_for(next.size() + 1, jobs, [&](size_t i) {
+        if (i == 0) {
+          take_pieces(parsed);
+        } else {
+          parse(&next[i - 1]);
+        }
+      });
+      std::swap(parsed, next);
+    } while (!parsed.front().text.empty());
     if (problem.empty()) return;
     run_->coverage.complete = false;
     run_->warnings.push_back(path_ + ": line " + std::to_string(next_line) + ": " + problem);
   }
 
-  /// The next whole lines; `problem` becomes why there are no more.
-  static Piece take_piece(std::string_view* rest, std::string* problem) {
+  /// The next whole lines, none once there is a problem; `problem` becomes why there are no more.
+  static std::string_view take_lines(std::string_view* rest, std::string* problem) {
     size_t end = 0;
-    while (end < std::min(kPieceBytes, rest->size())) {
+    while (problem->empty() && end < std::min(kPieceBytes, rest->size())) {
       const size_t newline = rest->substr(0, end + kMaxRecordLineBytes + 1).find('\n', end);
       if (newline == std::string_view::npos) {
         *problem = rest->size() - end > kMaxRecordLineBytes
@@ -475,20 +491,22 @@ class RecordsReader {
       }
       end = newline + 1;
     }
-    Piece piece;
-    piece.text = rest->substr(0, end);
+    const std::string_view lines = rest->substr(0, end);
     rest->remove_prefix(end);
-    return piece;
+    return lines;
   }
 
   static void parse(Piece* piece) {
+    piece->lines.clear();
+    piece->line_count = 0;
     std::string_view rest = piece->text;
-    for (size_t number = 1; !rest.empty(); ++number) {
+    while (!rest.empty()) {
       const size_t end = rest.find('\n');
       const std::string_view line = rest.substr(0, end);
       rest.remove_prefix(end + 1);
+      ++piece->line_count;
       if (line.find_first_not_of(" \t\r") != std::string_view::npos)
-        piece->lines.push_back({parse_records_line(line), number});
+        piece->lines.push_back({parse_records_line(line), piece->line_count});
     }
   }
 

@@ -108,10 +108,9 @@ int64_t flags_of(const TensorRecord& record) {
   if (record.bytes) flags |= kHasBytes;
   if (record.bytes && record.bytes->raw) flags |= kIsRaw;
   if (record.stats) {
-    const stats::TensorStats stats = *record.stats;
     flags |= kHasStats;
-    if (stats.sketch) flags |= kHasSketch;
-    if (counts_non_finite(stats)) flags |= kHasNonFinite;
+    if (record.stats.sketch() != nullptr) flags |= kHasSketch;
+    if (counts_non_finite(*record.stats.without_sketch())) flags |= kHasNonFinite;
   }
   if (record.digest) flags |= kHasDigest;
   if (record.dtype) flags |= kHasDtype;
@@ -211,7 +210,9 @@ class Packer {
     add_column([](const TensorRecord& record) {
       return record.dtype ? static_cast<int64_t>(*record.dtype) : 0;
     });
-    add_column([](const TensorRecord& record) { return record.stats ? record.stats->count : 0; });
+    add_column([](const TensorRecord& record) {
+      return record.stats ? record.stats.without_sketch()->count : 0;
+    });
     std::optional<PackedChecks> own;
     if (options_.checks == nullptr) own.emplace(records_);
     const PackedChecks& checks = own ? *own : *options_.checks;
@@ -263,11 +264,11 @@ class Packer {
   }
 
   void add_numbers() {
-    for_each_stats([&](const stats::TensorStats& stats) {
+    for_each_numbers([&](const stats::TensorStats& stats) {
       for (const double number : {stats.min, stats.max, stats.mean, stats.l2_norm})
         append(buffer_, number);
     });
-    for_each_stats([&](const stats::TensorStats& stats) {
+    for_each_numbers([&](const stats::TensorStats& stats) {
       if (!counts_non_finite(stats)) return;
       for (const int64_t count :
            {stats.nan_count, stats.positive_inf_count, stats.negative_inf_count})
@@ -280,16 +281,18 @@ class Packer {
     }
     const uint64_t end = written_ + buffer_.size();
     buffer_.append(align_up(end, kSketchAlignment) - end, '\0');
-    for_each_stats([&](const stats::TensorStats& stats) {
-      if (stats.sketch) append(buffer_, *stats.sketch);
-    });
+    for (const TensorRecord& record : records_) {
+      if (record.stats.sketch() != nullptr) append(buffer_, *record.stats.sketch());
+      flush_when_long();
+    }
   }
 
+  /// body(the statistics of a record that has some, without their sketch)
   template <typename Body>
-  void for_each_stats(const Body& body) {
+  void for_each_numbers(const Body& body) {
     for (const TensorRecord& record : records_) {
       if (!record.stats) continue;
-      body(*record.stats);
+      body(*record.stats.without_sketch());
       flush_when_long();
     }
   }

@@ -235,6 +235,37 @@ TEST_F(IndexedRun, SaysWhatHappenedToItsPayloads) {
   EXPECT_THAT(open().records[0].problem, HasSubstr("the file is missing"));
 }
 
+// The list is parsed in pieces, some at the same time.
+TEST_F(IndexedRun, NamesTheLineThatIsWrongAnywhereInTheList) {
+  std::ifstream file(folder_ / "run/rank0/records.jsonl");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  std::vector<std::string> expected;
+  std::string text;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    // An empty line and a wrong one in front of every 2000th: line numbers count from 1.
+    if (i != 0 && i % 2000 == 0) {
+      text += "\n[]\n";
+      const size_t number = i + 2 * (i / 2000);
+      expected.push_back((folder_ / "run/rank0/records.jsonl") + ": line " +
+                         std::to_string(number) + ": the line is no JSON object");
+    }
+    text += lines[i] + "\n";
+  }
+  ASSERT_GT(expected.size(), 5u);
+  ASSERT_LT(expected.size(), 10u);  // from the eleventh on they are counted
+  const run::Run whole = open();
+  folder_.put("run/rank0/records.jsonl", text);
+  const run::Run broken = open();
+  EXPECT_EQ(broken.warnings, expected);
+  ASSERT_EQ(broken.records.size(), whole.records.size());
+  for (size_t i = 0; i < whole.records.size(); ++i) {
+    ASSERT_EQ(broken.records[i].order, whole.records[i].order);
+    ASSERT_EQ(broken.records[i].check == broken.records[0].check,
+              whole.records[i].check == whole.records[0].check);
+  }
+}
+
 TEST_F(IndexedRun, LeavesNoIndexWhereItIsNotWantedOrSomethingIsWrong) {
   ::setenv("ASSAY_INDEX", "off", 1);
   (void)open();

@@ -36,6 +36,8 @@ class RecordStats {
   [[nodiscard]] stats::TensorStats operator*() const;
   /// The same without reading the sketch, which may lie in a file.
   [[nodiscard]] std::optional<stats::TensorStats> without_sketch() const;
+  /// Null when there is none.
+  [[nodiscard]] const stats::Sketch* sketch() const { return sketch_.get(); }
   struct Arrow {
     stats::TensorStats stats;
     const stats::TensorStats* operator->() const { return &stats; }

@@ -152,7 +152,14 @@ struct PlainLine {
                                                std::string_view) {
     return std::string(value.text);
   }
-  [[nodiscard]] static std::optional<std::string> plain_text(const Value&) { return std::nullopt; }
+  /// Of values that are written in one way only.
+  [[nodiscard]] static std::optional<std::string> plain_text(const Value& value) {
+    if (value.kind == Kind::Text || integer(value)) return std::string(value.text);
+    if (value.text == "true") return "True";
+    if (value.text == "false") return "False";
+    if (value.text == "null") return "None";
+    return std::nullopt;
+  }
   [[nodiscard]] const Value* find_even_null(std::string_view name) const {
     return object.find(name);
   }

@@ -93,15 +93,24 @@ TEST(ParseRecordsLine, NamesWeightsLikeTheTorchTreeDoes) {
 }
 
 TEST(ParseRecordsLine, KeepsValuesAsPythonPrintsThem) {
-  const auto value = [](const std::string& json) {
-    return parse_records_line(R"({"n":0,"kind":"value","value":)" + json + "}")
-        .value()
-        .record.value;
-  };
-  EXPECT_EQ(value("true"), "True");
-  EXPECT_EQ(value("null"), "None");
-  EXPECT_EQ(value("\"eager\""), "eager");
-  EXPECT_EQ(value("0.5"), "0.5");
+  const std::pair<std::string, std::string> expected[] = {
+      {"true", "True"},
+      {"false", "False"},
+      {"null", "None"},
+      {"\"eager\"", "eager"},
+      {"\"true\"", "true"},
+      {"\"\"", ""},
+      {"\"\\u0041\"", "A"},
+      {"0.5", "0.5"},
+      {"-3", "-3"},
+      {"9223372036854775807", "9223372036854775807"},
+      {"18446744073709551615", "18446744073709551615"},
+      {"[1, \"a\"]", "[1,\"a\"]"}};
+  for (const auto& [json, text] : expected) {
+    const std::string line = R"({"n":0,"kind":"value","value":)" + json + "}";
+    EXPECT_EQ(parse_records_line(line).value().record.value, text) << json;
+    EXPECT_EQ(parse_any_records_line(line).value().record.value, text) << json;
+  }
 }
 
 TEST(ParseRecordsLine, KeepsTheReasonOfASkippedTensor) {

@@ -21,7 +21,7 @@ class OldPlaces {
     places_.reserve(records.size());
     for (size_t i = 0; i < records.size(); ++i)
       places_.push_back({records[i].rank, records[i].order, i});
-    std::ranges::sort(places_);
+    if (!std::ranges::is_sorted(places_)) std::ranges::sort(places_);
   }
   /// The first record of that order; nothing when there is none.
   [[nodiscard]] std::optional<uint64_t> find(int rank, uint64_t order) const {
@@ -85,11 +85,11 @@ void sort_records(Run* run) {
       std::ranges::any_of(*records,
                           [](const TensorRecord& record) { return record.producer >= 0; });
   if (has_program) {
-    std::stable_sort(run->operations.begin(), run->operations.end(),
-                     [](const OperationRecord& a, const OperationRecord& b) {
-                       return std::tuple(a.rank, a.step, a.order) <
-                              std::tuple(b.rank, b.step, b.order);
-                     });
+    const auto place = [](const OperationRecord& operation) {
+      return std::tuple(operation.rank, operation.step, operation.order);
+    };
+    if (!std::ranges::is_sorted(run->operations, {}, place))
+      std::ranges::stable_sort(run->operations, {}, place);
     renumber(OldPlaces(*records), run);
   }
   uint64_t order = 0;
