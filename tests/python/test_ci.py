@@ -49,7 +49,7 @@ def test_with_enough_time_everything_runs(run):
 
 
 def test_what_a_slow_machine_has_no_time_for_is_left_out_and_named(run):
-    # The sections before took 2 of 840 s that are expected: others take hundredths of what they take elsewhere.
+    # The sections before took 2 of 780 s that are expected: others take hundredths of what they take elsewhere.
     done, made = run("demo) sleep 1 ;; *) ;;", ASSAY_CI_SECONDS="1")
     assert done.returncode == 0
     assert made == FIRST
