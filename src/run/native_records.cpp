@@ -284,10 +284,9 @@ class SketchFile {
     std::vector<stats::Sketch> taken;
     std::vector<size_t> owners;
     for (size_t i = first; i < records.size() && held_ != nullptr && !is_full_; ++i) {
-      if (!records[i].stats) continue;
-      const stats::TensorStats stats = *records[i].stats;
-      if (!stats.sketch || count_ + taken.size() == most_) continue;
-      taken.push_back(*stats.sketch);
+      const stats::Sketch* const sketch = records[i].stats.sketch();
+      if (sketch == nullptr || count_ + taken.size() == most_) continue;
+      taken.push_back(*sketch);
       owners.push_back(i);
     }
     const ByteSpan bytes = std::as_bytes(std::span(taken));
@@ -301,7 +300,7 @@ class SketchFile {
     const auto* const stored = static_cast<const stats::Sketch*>(held_.get()) + count_;
     for (size_t i = 0; i < owners.size(); ++i) {
       RecordStats& stats = records[owners[i]].stats;
-      stats = RecordStats::with_sketch_at(stored + i, *stats);
+      stats = RecordStats::with_sketch_at(stored + i, *stats.without_sketch());
     }
     count_ += taken.size();
   }

@@ -63,7 +63,7 @@ def test_a_section_that_takes_longer_than_is_left_is_stopped_and_the_others_are_
     assert done.returncode == 0
     assert made == [*FIRST, *IF_TIME[:2]]
     missing = done.stdout.partition("== NOT RUN")[2]
-    assert re.search(r"`make smoke` was stopped after [1-9][0-9]? s", missing)
+    assert re.search(r"`make smoke` was stopped after [1-9] s", missing)
     assert "`make aarch64` takes" in missing
 
 
@@ -74,7 +74,7 @@ def test_a_section_that_does_not_heed_that_it_is_stopped_is_killed(run):
     assert done.returncode == 0
     stopped = re.search(r"`make smoke` was stopped after (\d+) s", done.stdout.partition("== NOT RUN")[2])
     assert stopped is not None
-    assert 20 <= int(stopped[1]) < 60
+    assert 20 <= int(stopped[1]) < 30
 
 
 @pytest.mark.parametrize("target", ["demo", "test", "lint", "smoke", "campaign", "fuzz", "asan", "tsan", "aarch64"])
