@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import os
 import signal
+import zlib
+
+import pytest
 
 # A shell starts what it runs in the background (`make test &`) with Ctrl-C ignored, `nohup` with SIGHUP, and commands
 # inherit that: those that tests interrupt would go on.
@@ -30,3 +33,21 @@ def _has_room(folder: str) -> bool:
 # processor for each new file, when thousands were just removed.
 if not {"TMPDIR", "PYTEST_DEBUG_TEMPROOT"} & set(os.environ) and _has_room("/dev/shm"):
     os.environ["PYTEST_DEBUG_TEMPROOT"] = "/dev/shm"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--parts", metavar="I,J,.../N", help="of N parts, some 1/N of the tests each, only these: 0,3/8")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests of parts that were not asked for. A test is always of the same part."""
+    asked = config.getoption("--parts")
+    if not asked:
+        return
+    chosen, _, count = asked.partition("/")
+    parts = {int(part) for part in chosen.split(",")}
+    kept, left = [], []
+    for item in items:
+        (kept if zlib.crc32(item.nodeid.encode()) % int(count) in parts else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
