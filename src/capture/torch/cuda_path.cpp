@@ -32,8 +32,7 @@ struct TensorBlocks {
 constexpr uint64_t kRowsAtOnce = 16ull << 20;  // of device memory for sums, asked for at once
 constexpr uint64_t kMaxRowBytes = 256ull << 20;
 constexpr uint64_t kStageBytes = 64ull << 20;  // of device memory and of pinned memory each
-constexpr uint64_t kMaxBytesInFlight = 256ull << 20;
-constexpr uint64_t kBatchBytes = 8ull << 20;  // a copy over the link is as fast as a larger one
+constexpr uint64_t kBatchBytes = 8ull << 20;   // a copy over the link is as fast as a larger one
 constexpr uint64_t kAlignment = 256;
 
 uint64_t aligned(uint64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }

@@ -20,6 +20,9 @@ namespace assay::capture {
 
 struct SessionOptions;
 
+/// Of copies that wait for their end.
+inline constexpr uint64_t kMaxBytesInFlight = 256ull << 20;
+
 /// Where what was asked of one tensor will be after fetch().
 struct CudaTicket {
   int device = -1;            // -1: nothing was sent here

@@ -9,7 +9,6 @@
 namespace assay::capture {
 namespace {
 
-constexpr uint64_t kMaxBytesInFlight = 256ull << 20;
 constexpr size_t kMaxWaiting = 1'000'000;  // of some 600 bytes each
 constexpr const char* kRefused = "the device refused the copy";
 

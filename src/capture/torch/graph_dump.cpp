@@ -39,7 +39,7 @@ std::string operand_key(const char* prefix, const GraphOperand& operand) {
          std::to_string(operand.index);
 }
 
-std::string file_name(const GraphOperator& op, uint64_t time_us) {
+std::string file_name(const DumpedOperator& op, uint64_t time_us) {
   return writer::ge_file_name(op.op_type, op.file_op_name.empty() ? op.op_name : op.file_op_name,
                               op.task_id, op.stream_id, time_us);
 }
@@ -132,7 +132,7 @@ GraphDump::~GraphDump() { close(); }
 
 bool GraphDump::live() const { return !closed_ && writer_->alive() && !tree_->stopped(); }
 
-std::string GraphDump::write_operator(const GraphOperator& op) {
+std::string GraphDump::write_operator(const DumpedOperator& op) {
   if (!live()) return {};
   std::vector<Look> looks;
   looks.reserve(op.operands.size());
@@ -169,7 +169,7 @@ bool GraphDump::look_at(const GraphOperand& operand, Look* out) {
   return true;
 }
 
-void GraphDump::miss(const GraphOperator& op, std::string reason) {
+void GraphDump::miss(const DumpedOperator& op, std::string reason) {
   auto key = std::tuple(op.folder, op.op_name, std::move(reason));
   if (missed_.size() >= kMaxMissed && !missed_.contains(key)) return;
   ++missed_[std::move(key)];
@@ -200,7 +200,7 @@ bool GraphDump::take_buffer(const std::string& path, uint64_t size_bytes,
   return false;
 }
 
-std::string GraphDump::submit_statistics(const GraphOperator& op, const std::vector<Look>& looks,
+std::string GraphDump::submit_statistics(const DumpedOperator& op, const std::vector<Look>& looks,
                                          uint64_t time_us) {
   struct Table {
     std::string folder, name;
@@ -238,7 +238,7 @@ std::string GraphDump::submit_statistics(const GraphOperator& op, const std::vec
   return queued ? path : std::string();
 }
 
-std::string GraphDump::submit_tensors(const GraphOperator& op, const std::vector<Look>& looks,
+std::string GraphDump::submit_tensors(const DumpedOperator& op, const std::vector<Look>& looks,
                                       uint64_t time_us) {
   const auto job = std::make_shared<Job>();
   job->folder = op.folder;
@@ -310,7 +310,7 @@ std::string GraphDump::submit_tensors(const GraphOperator& op, const std::vector
 Status GraphDump::write_array(const std::string& path, PyObject* tensor, bool widen_bfloat16) {
   ASSAY_TRY(const PathParts parts, parts_of(path));
   if (!live()) return {};
-  GraphOperator op;
+  DumpedOperator op;
   op.folder = parts.folder;
   op.op_name = parts.name;
   GraphOperand operand;

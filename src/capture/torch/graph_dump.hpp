@@ -32,7 +32,7 @@ struct GraphOperand {
 };
 
 /// One operator that ran.
-struct GraphOperator {
+struct DumpedOperator {
   std::string folder;  // absolute
   std::string op_type, op_name;
   std::string file_op_name;  // stands in the file's name for op_name; "" for op_name itself
@@ -65,7 +65,7 @@ class GraphDump {
   /// written from the tensors' own memory before the call returns.
   ///
   /// returns   the path the file will have; "" when it is dropped, or nothing is written any more
-  [[nodiscard]] std::string write_operator(const GraphOperator& op);
+  [[nodiscard]] std::string write_operator(const DumpedOperator& op);
 
   /// One tensor as .npy, or as .pth when the path ends in .pth or .pt.
   /// errors  Usage (path) | Unsupported (no such tensor in this format, the reason)
@@ -89,11 +89,11 @@ class GraphDump {
   [[nodiscard]] bool look_at(const GraphOperand& operand, Look* out);
   [[nodiscard]] bool take_buffer(const std::string& path, uint64_t size_bytes,
                                  BufferPool::Buffer* buffer);
-  void miss(const GraphOperator& op, std::string reason);
+  void miss(const DumpedOperator& op, std::string reason);
   [[nodiscard]] bool admit(uint64_t size_bytes);
-  [[nodiscard]] std::string submit_statistics(const GraphOperator& op,
+  [[nodiscard]] std::string submit_statistics(const DumpedOperator& op,
                                               const std::vector<Look>& looks, uint64_t time_us);
-  [[nodiscard]] std::string submit_tensors(const GraphOperator& op, const std::vector<Look>& looks,
+  [[nodiscard]] std::string submit_tensors(const DumpedOperator& op, const std::vector<Look>& looks,
                                            uint64_t time_us);
 
   TensorAccess& access_;

@@ -59,7 +59,7 @@ bool read_attributes(PyObject* sequence, std::vector<formats::CannAttribute>* ou
   });
 }
 
-bool read_statistics(PyObject* sequence, GraphOperator* op) {
+bool read_statistics(PyObject* sequence, DumpedOperator* op) {
   if (sequence == Py_None) return true;
   op->statistics.emplace();
   const char* not_one = "statistics must be a sequence of names or None";
@@ -115,7 +115,7 @@ bool read_origin(PyObject* item, std::optional<formats::CannOrigin>* out) {
 }
 
 bool read_operands(TensorAccess& access, PyObject* sequence, bool is_input, PyObject* origins,
-                   const LeftOut& left_out, GraphOperator* op) {
+                   const LeftOut& left_out, DumpedOperator* op) {
   const Py_ssize_t origin_count = origins != nullptr ? size_of(origins) : 0;
   for (Py_ssize_t i = 0; i < size_of(sequence); ++i) {
     PyObject* tensor = item_of(sequence, i);
@@ -163,7 +163,7 @@ PyObject* write_operator(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return nullptr;
-  GraphOperator op;
+  DumpedOperator op;
   op.task_id = task_id;
   op.stream_id = stream_id;
   LeftOut absent;
@@ -326,7 +326,7 @@ PyGetSetDef members[] = {
     {"live", get_live, nullptr, "False when nothing more is written.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-const ExtensionPart part([](PyObject* module) {
+const ExtensionPart graph_dump_part([](PyObject* module) {
   return make_holder_type<GraphDump>(module, "assay._capture.GraphDump", new_graph_dump, methods,
                                      members) != nullptr
              ? 0

@@ -19,20 +19,20 @@ struct GraphRunObject {
   GraphRun* run;
 };
 
-Session* session_of(const GraphRunObject* object) {
+Session* session_behind(const GraphRunObject* object) {
   return reinterpret_cast<SessionObject*>(object->session)->session;
 }
 
 PyObject* end_run(PyObject* self, PyObject*) {
   auto* object = reinterpret_cast<GraphRunObject*>(self);
-  session_of(object)->end_graph_run(*object->run);
+  session_behind(object)->end_graph_run(*object->run);
   Py_RETURN_NONE;
 }
 
 void dealloc_run(PyObject* self) {
   auto* object = reinterpret_cast<GraphRunObject*>(self);
   if (object->run != nullptr) {
-    session_of(object)->end_graph_run(*object->run);
+    session_behind(object)->end_graph_run(*object->run);
     delete object->run;
   }
   Py_CLEAR(object->session);
@@ -55,7 +55,7 @@ struct Call {
   uint32_t number = 0;
   std::span<PyObject* const> rest;
 
-  [[nodiscard]] Session& session() const { return *session_of(object); }
+  [[nodiscard]] Session& session() const { return *session_behind(object); }
   [[nodiscard]] GraphRun& run() const { return *object->run; }
 };
 
@@ -107,7 +107,7 @@ PyObject* graph_wrote(PyObject*, PyObject* const* args, Py_ssize_t count) {
     PyErr_SetString(PyExc_TypeError, "takes a GraphRun and tensors");
     return nullptr;
   }
-  session_of(reinterpret_cast<GraphRunObject*>(args[0]))
+  session_behind(reinterpret_cast<GraphRunObject*>(args[0]))
       ->note_graph_writes({args + 1, static_cast<size_t>(count - 1)});
   Py_RETURN_NONE;
 }
@@ -127,7 +127,7 @@ PyCFunction fast() {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function));
 }
 
-PyMethodDef functions[] = {
+PyMethodDef graph_run_functions[] = {
     {"graph_input", fast<graph_input>(), kFastCall,
      "graph_input(run, number, value): what a graph was given, or a constant of it"},
     {"graph_before", fast<graph_before>(), kFastCall,
@@ -138,9 +138,9 @@ PyMethodDef functions[] = {
      "graph_wrote(run, *tensors): an operator has written them"},
     {nullptr, nullptr, 0, nullptr}};
 
-const ExtensionPart part([](PyObject* module) {
+const ExtensionPart graph_run_part([](PyObject* module) {
   graph_run_type = make_type(&run_spec);
-  return graph_run_type != nullptr ? PyModule_AddFunctions(module, functions) : -1;
+  return graph_run_type != nullptr ? PyModule_AddFunctions(module, graph_run_functions) : -1;
 });
 
 }  // namespace
@@ -188,7 +188,7 @@ PyObject* session_graph_run(PyObject* self, PyObject* args) {
     Py_DECREF(reinterpret_cast<PyObject*>(object));
     return PyErr_NoMemory();
   }
-  session_of(object)->begin_graph_run(graph, step, *object->run);
+  session_behind(object)->begin_graph_run(graph, step, *object->run);
   return reinterpret_cast<PyObject*>(object);
 }
 

@@ -53,28 +53,28 @@ struct TorchNames {
   PyObject* trace_map = PyUnicode_InternFromString("_trace_module_map");
   PyObject* bound_method = nullptr;  // types.MethodType
 };
-TorchNames* names = nullptr;
+TorchNames* torch_names = nullptr;
 
 bool load_torch_names() {
-  if (names != nullptr) return true;
+  if (torch_names != nullptr) return true;
   const Ref module(PyImport_ImportModule("torch.nn.modules.module"));
   const Ref trace(module ? PyImport_ImportModule("torch.jit._trace") : nullptr);
   Ref bound_method = trace ? imported("types", "MethodType") : Ref();
   if (!bound_method) return false;
-  names = new TorchNames;
-  names->bound_method = bound_method.release();
+  torch_names = new TorchNames;
+  torch_names->bound_method = bound_method.release();
   const char* globals[] = {"_global_backward_hooks", "_global_backward_pre_hooks",
                            "_global_forward_hooks", "_global_forward_pre_hooks"};
   // A torch without one of them has no such hooks.
-  for (size_t i = 0; i < names->global_hooks.size(); ++i)
-    names->global_hooks[i] = attribute(module.get(), globals[i]).release();
-  names->trace_module = new_ref(PyModule_GetDict(trace.get()));
+  for (size_t i = 0; i < torch_names->global_hooks.size(); ++i)
+    torch_names->global_hooks[i] = attribute(module.get(), globals[i]).release();
+  torch_names->trace_module = new_ref(PyModule_GetDict(trace.get()));
   return true;
 }
 
 // The __dict__ of an object, past a __getattr__ and the like; none without an exception.
 Ref dict_of(PyObject* object) {
-  Ref dict(object != nullptr ? PyObject_GenericGetAttr(object, names->dict) : nullptr);
+  Ref dict(object != nullptr ? PyObject_GenericGetAttr(object, torch_names->dict) : nullptr);
   if (!dict) PyErr_Clear();
   return dict;
 }
@@ -88,12 +88,12 @@ bool is_empty_dict(PyObject* dict) {
 // Whether torch would call `forward` directly: no hooks on the module or globally, no scopes to
 // name.
 bool runs_forward_directly(PyObject* module) {
-  for (PyObject* dict : names->global_hooks) {
+  for (PyObject* dict : torch_names->global_hooks) {
     if (!is_empty_dict(dict)) return false;
   }
   const Ref dict = dict_of(module);
   if (!dict) return false;
-  for (PyObject* name : names->hooks) {
+  for (PyObject* name : torch_names->hooks) {
     PyObject* hooks = PyDict_GetItemWithError(dict.get(), name);
     if (hooks == nullptr || !is_empty_dict(hooks)) {
       PyErr_Clear();
@@ -102,7 +102,7 @@ bool runs_forward_directly(PyObject* module) {
   }
   // While torch.jit traces, _slow_forward names scopes; it does so only when this map exists, and
   // looking at it costs a tenth of asking torch._C for the tracing state.
-  PyObject* map = PyDict_GetItemWithError(names->trace_module, names->trace_map);
+  PyObject* map = PyDict_GetItemWithError(torch_names->trace_module, torch_names->trace_map);
   PyErr_Clear();
   return map == nullptr || map == Py_None;
 }
@@ -110,10 +110,10 @@ bool runs_forward_directly(PyObject* module) {
 // type(module)._call_impl, bound to the module
 Ref class_method_of(PyObject* module) {
   const Ref function(
-      PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), names->call_impl));
-  return Ref(
-      function ? PyObject_CallFunctionObjArgs(names->bound_method, function.get(), module, nullptr)
-               : nullptr);
+      PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), torch_names->call_impl));
+  return Ref(function ? PyObject_CallFunctionObjArgs(torch_names->bound_method, function.get(),
+                                                     module, nullptr)
+                      : nullptr);
 }
 
 PyObject* call_class_implementation(PyObject* module, PyObject* args, PyObject* kwargs) {
@@ -124,7 +124,7 @@ PyObject* call_class_implementation(PyObject* module, PyObject* args, PyObject* 
 PyObject* run_module(ModuleCall* self, PyObject* module, PyObject* args, PyObject* kwargs) {
   if (self->previous != nullptr) return PyObject_Call(self->previous, args, kwargs);
   if (!runs_forward_directly(module)) return call_class_implementation(module, args, kwargs);
-  const Ref forward(PyObject_GetAttr(module, names->forward));
+  const Ref forward(PyObject_GetAttr(module, torch_names->forward));
   return forward ? PyObject_Call(forward.get(), args, kwargs) : nullptr;
 }
 
@@ -134,18 +134,14 @@ PyObject* run_module(ModuleCall* self, PyObject* module, PyObject* args, PyObjec
 // Returns the copy, or none.
 Ref calling_copy(const ModuleCall* self, PyObject* module) {
   const Ref locals = attribute(reinterpret_cast<PyObject*>(PyEval_GetFrame()), "f_locals");
-  Ref caller(locals ? PyObject_GetItem(locals.get(), names->self) : nullptr);
+  Ref caller(locals ? PyObject_GetItem(locals.get(), torch_names->self) : nullptr);
   PyErr_Clear();
   const Ref dict = dict_of(caller.get());
   const bool is_copy = dict && caller.get() != module && Py_TYPE(caller.get()) == Py_TYPE(module) &&
-                       PyDict_GetItemWithError(dict.get(), names->call_impl) ==
+                       PyDict_GetItemWithError(dict.get(), torch_names->call_impl) ==
                            reinterpret_cast<const PyObject*>(self);
   PyErr_Clear();
   return is_copy ? std::move(caller) : Ref();
-}
-
-Session& session_of(PyObject* session_object) {
-  return *reinterpret_cast<SessionObject*>(session_object)->session;
 }
 
 // None with an exception set when it is gone.
@@ -194,12 +190,12 @@ PyObject* module_call_deepcopy(PyObject* object, PyObject* memo) {
 PyObject* module_call_reduce(PyObject* object, PyObject*) {
   const Ref module = module_of(reinterpret_cast<ModuleCall*>(object));
   Ref getattr(module ? PyMapping_GetItemString(PyEval_GetBuiltins(), "getattr") : nullptr);
-  return getattr ? Py_BuildValue("N(OO)", getattr.release(), module.get(), names->call_impl)
+  return getattr ? Py_BuildValue("N(OO)", getattr.release(), module.get(), torch_names->call_impl)
                  : nullptr;
 }
 
 bool is_method_of(PyObject* object, PyObject* module) {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == names->bound_method &&
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == torch_names->bound_method &&
          attribute(object, "__self__").get() == module;
 }
 
@@ -392,7 +388,7 @@ PyObject* new_hook(PyObject* session, uint32_t node, bool before) {
   return reinterpret_cast<PyObject*>(hook);
 }
 
-const ExtensionPart part([](PyObject* module) {
+const ExtensionPart module_call_part([](PyObject* module) {
   module_call_type = make_type(&module_call_spec, module);
   module_hook_type = make_type(&module_hook_spec);
   return module_call_type != nullptr && module_hook_type != nullptr ? 0 : -1;

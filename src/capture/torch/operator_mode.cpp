@@ -106,7 +106,7 @@ PyType_Slot mode_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(free_object)
 PyType_Spec mode_spec = {"assay._capture.OperatorMode", sizeof(OperatorMode), 0,
                          Py_TPFLAGS_DEFAULT | kHasVectorCall, mode_slots};
 
-const ExtensionPart part([](PyObject*) {
+const ExtensionPart mode_part([](PyObject*) {
   mode_type = make_type(&mode_spec);
   return mode_type != nullptr ? 0 : -1;
 });

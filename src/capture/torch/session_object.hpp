@@ -16,6 +16,10 @@ struct SessionObject {
   PyObject* mode;  // the dispatch mode of an operator-level capture, or nullptr
 };
 
+[[nodiscard]] inline Session& session_of(PyObject* session_object) {
+  return *reinterpret_cast<SessionObject*>(session_object)->session;
+}
+
 /// The heap types, created when the module is imported.
 extern PyTypeObject* session_type;
 extern PyTypeObject* module_call_type;

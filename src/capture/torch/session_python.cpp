@@ -34,7 +34,7 @@ PyObject* raise_error(const Error& error) {
   return nullptr;
 }
 
-PyObject* none_or_error(const Status& status) {
+PyObject* none_or_raise(const Status& status) {
   return status ? new_ref(Py_None) : raise_error(status.error());
 }
 
@@ -48,8 +48,6 @@ PyObject* list_of_nodes(Session& session, Make make) {
   }
   return list.release();
 }
-
-Session& session_of(PyObject* self) { return *reinterpret_cast<SessionObject*>(self)->session; }
 
 PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* keywords[] = {"folder",      "data",   "inputs",     "outputs", "caches",
@@ -336,7 +334,7 @@ PyObject* write_manifest_python(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(PyList_GetItem(missed, i), "ssK", &node, &reason, &count)) return nullptr;
     manifest.missed.push_back({node, reason, count});
   }
-  return none_or_error(writer::write_manifest(path, manifest));
+  return none_or_raise(writer::write_manifest(path, manifest));
 }
 
 // write_file(path, text)
@@ -346,7 +344,7 @@ PyObject* write_file_python(PyObject*, PyObject* args) {
   Py_ssize_t size = 0;
   if (!PyArg_ParseTuple(args, "O&s#", path_argument, &path, &text, &size)) return nullptr;
   const std::string_view content(text, static_cast<size_t>(size));
-  return none_or_error(write_file_atomically(path, as_bytes(content)));
+  return none_or_raise(write_file_atomically(path, as_bytes(content)));
 }
 
 PyObject* in_root_call_python(PyObject*, PyObject*) { return PyBool_FromLong(inside_root_call()); }
@@ -362,7 +360,7 @@ PyObject* host_threads_python(PyObject*, PyObject* ignore) {
   return PyBool_FromLong(host_threads_available());
 }
 
-PyMethodDef functions[] = {
+PyMethodDef session_functions[] = {
     {"write_manifest", write_manifest_python, METH_VARARGS,
      "Writes manifest.json atomically; docs/formats/native.md."},
     {"claim_run", claim_run_python, METH_VARARGS,
@@ -378,9 +376,9 @@ PyMethodDef functions[] = {
      "load average."},
     {nullptr, nullptr, 0, nullptr}};
 
-const ExtensionPart part([](PyObject* module) {
+const ExtensionPart session_part([](PyObject* module) {
   session_type = make_type(&session_spec, module);
-  return session_type != nullptr ? PyModule_AddFunctions(module, functions) : -1;
+  return session_type != nullptr ? PyModule_AddFunctions(module, session_functions) : -1;
 });
 
 }  // namespace

@@ -18,7 +18,7 @@ struct HookObject {
   StrictModule* module;
 };
 
-PyObject* none_or_error(int status) { return status == 0 ? new_ref(Py_None) : nullptr; }
+PyObject* none_if_done(int status) { return status == 0 ? new_ref(Py_None) : nullptr; }
 
 // ---- hooks
 
@@ -34,7 +34,7 @@ PyObject* leave_hook(PyObject* self, PyObject* const* arguments, size_t flagged_
     return nullptr;
   }
   auto* hook = reinterpret_cast<HookObject*>(self);
-  return none_or_error(
+  return none_if_done(
       hook->dumper->held->leave(*hook->module, arguments[0], arguments[1], arguments[2]));
 }
 
@@ -67,7 +67,7 @@ PyType_Spec hook_spec = {"assay._capture.StrictHook", sizeof(HookObject), 0,
                          Py_TPFLAGS_DEFAULT | kImmutableType | kHasVectorCall, hook_slots};
 PyTypeObject* hook_type = nullptr;
 
-PyObject* new_hook(DumperObject* dumper, StrictModule* module, VectorCall call) {
+PyObject* new_strict_hook(DumperObject* dumper, StrictModule* module, VectorCall call) {
   auto* hook = new_object<HookObject>(hook_type);
   if (hook == nullptr) return nullptr;
   Py_INCREF(reinterpret_cast<PyObject*>(dumper));
@@ -79,7 +79,7 @@ PyObject* new_hook(DumperObject* dumper, StrictModule* module, VectorCall call) 
 
 // ---- dumper
 
-StrictSession& session_of(PyObject* self) { return held_by<StrictSession>(self); }
+StrictSession& strict_session_of(PyObject* self) { return held_by<StrictSession>(self); }
 
 bool read_tokens(PyObject* list, StrictOptions* options) {
   const Ref sequence(PySequence_Fast(list, "token_range must be a sequence"));
@@ -129,18 +129,19 @@ PyObject* module_hooks(PyObject* self, PyObject* args) {
   int selected = 1, is_root = 0;
   if (!PyArg_ParseTuple(args, "sspp", &name, &type, &selected, &is_root)) return nullptr;
   auto* dumper = reinterpret_cast<DumperObject*>(self);
-  StrictModule* module = session_of(self).add_module(name, type, selected != 0, is_root != 0);
-  const Ref enter(new_hook(dumper, module, enter_hook));
-  const Ref leave(new_hook(dumper, module, leave_hook));
+  StrictModule* module =
+      strict_session_of(self).add_module(name, type, selected != 0, is_root != 0);
+  const Ref enter(new_strict_hook(dumper, module, enter_hook));
+  const Ref leave(new_strict_hook(dumper, module, leave_hook));
   return enter && leave ? Py_BuildValue("(OO)", enter.get(), leave.get()) : nullptr;
 }
 
 PyObject* wants_apis(PyObject* self, PyObject*) {
-  return PyBool_FromLong(session_of(self).wants_apis());
+  return PyBool_FromLong(strict_session_of(self).wants_apis());
 }
 
 PyObject* current_module(PyObject* self, PyObject*) {
-  const std::string& name = session_of(self).current_module();
+  const std::string& name = strict_session_of(self).current_module();
   return PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace");
 }
 
@@ -149,51 +150,51 @@ PyObject* dump_api(PyObject* self, PyObject* args) {
   PyObject *arguments = nullptr, *result = nullptr;
   if (!PyArg_ParseTuple(args, "ssO!O", &folder, &type, &PyTuple_Type, &arguments, &result))
     return nullptr;
-  return none_or_error(session_of(self).dump_api(folder, type, arguments, result));
+  return none_if_done(strict_session_of(self).dump_api(folder, type, arguments, result));
 }
 
 PyObject* write_pth(PyObject* self, PyObject* args) {
   std::string path;
   PyObject* tensor = nullptr;
   if (!PyArg_ParseTuple(args, "O&O", path_argument, &path, &tensor)) return nullptr;
-  return none_or_error(session_of(self).write_pth(path, tensor));
+  return none_if_done(strict_session_of(self).write_pth(path, tensor));
 }
 
 PyObject* counters(PyObject* self, PyObject*) {
-  const writer::WriterCounters counts = session_of(self).counters();
+  const writer::WriterCounters counts = strict_session_of(self).counters();
   return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:d,s:N}", "tensors",
-                       static_cast<unsigned long long>(session_of(self).tensor_count()), "visits",
-                       static_cast<unsigned long long>(counts.jobs_done), "failed",
+                       static_cast<unsigned long long>(strict_session_of(self).tensor_count()),
+                       "visits", static_cast<unsigned long long>(counts.jobs_done), "failed",
                        static_cast<unsigned long long>(counts.jobs_failed), "bytes",
                        static_cast<unsigned long long>(counts.bytes_done), "own_bytes",
-                       static_cast<unsigned long long>(session_of(self).own_bytes()), "waited_ms",
-                       counts.waited_ms, "first_error",
+                       static_cast<unsigned long long>(strict_session_of(self).own_bytes()),
+                       "waited_ms", counts.waited_ms, "first_error",
                        message_text(counts.first_error ? counts.first_error->describe() : ""));
 }
 
 PyObject* get_token_id(PyObject* self, void*) {
-  return PyLong_FromLongLong(session_of(self).token_id);
+  return PyLong_FromLongLong(strict_session_of(self).token_id);
 }
 int set_token_id(PyObject* self, PyObject* value, void*) {
   const long long token = value != nullptr ? PyLong_AsLongLong(value) : 0;
   if (token == -1 && PyErr_Occurred() != nullptr) return -1;
-  session_of(self).token_id = token;
+  strict_session_of(self).token_id = token;
   return 0;
 }
 PyObject* get_dump_flag(PyObject* self, void*) {
-  return PyBool_FromLong(session_of(self).dump_flag);
+  return PyBool_FromLong(strict_session_of(self).dump_flag);
 }
 int set_dump_flag(PyObject* self, PyObject* value, void*) {
   const int flag = value != nullptr ? PyObject_IsTrue(value) : 0;
   if (flag < 0) return -1;
-  session_of(self).dump_flag = flag != 0;
+  strict_session_of(self).dump_flag = flag != 0;
   return 0;
 }
 PyObject* get_module_ids(PyObject* self, void*) {
-  return new_ref(session_of(self).module_numbers());
+  return new_ref(strict_session_of(self).module_numbers());
 }
 PyObject* get_last_logits(PyObject* self, void*) {
-  StrictSession& session = session_of(self);
+  StrictSession& session = strict_session_of(self);
   if (session.last_outputs() == nullptr || session.last_module() == nullptr)
     return new_ref(Py_None);
   return Py_BuildValue("(sO)", session.last_module()->name->c_str(), session.last_outputs());
@@ -233,14 +234,15 @@ PyObject* torch_tree_name_python(PyObject*, PyObject* args) {
                                               static_cast<size_t>(suffix_bytes)));
 }
 
-PyMethodDef functions[] = {{"torch_tree_name", torch_tree_name_python, METH_VARARGS,
-                            "torch_tree_name(name, suffix_bytes=0) -> str: as a dump of the old "
-                            "API names a folder or file."},
-                           {nullptr, nullptr, 0, nullptr}};
+PyMethodDef strict_functions[] = {
+    {"torch_tree_name", torch_tree_name_python, METH_VARARGS,
+     "torch_tree_name(name, suffix_bytes=0) -> str: as a dump of the old "
+     "API names a folder or file."},
+    {nullptr, nullptr, 0, nullptr}};
 
-const ExtensionPart part([](PyObject* module) {
+const ExtensionPart strict_part([](PyObject* module) {
   hook_type = make_type(&hook_spec);
-  if (hook_type == nullptr || PyModule_AddFunctions(module, functions) != 0) return -1;
+  if (hook_type == nullptr || PyModule_AddFunctions(module, strict_functions) != 0) return -1;
   return make_holder_type<StrictSession>(module, "assay._capture.StrictDumper", new_dumper,
                                          dumper_methods, dumper_members) != nullptr
              ? 0

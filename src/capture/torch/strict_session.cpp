@@ -20,7 +20,7 @@ using writer::TorchTreeVisit;
 constexpr int kMaxDepth = 64;  // of tuples and lists inside each other; a list may contain itself
 // Small calls are handed over together: waking the writer costs more than taking one of them down.
 constexpr size_t kBatchVisits = 16;
-constexpr uint64_t kBatchBytes = 1u << 20;
+constexpr uint64_t kSubmittedBytes = 1u << 20;
 // Enough to keep the writer busy. When more waits, it does not keep up, and the calling thread takes
 // a part of the work: writing from where the values are costs it less than a copy that nobody needs.
 constexpr uint64_t kBacklogBytes = 4u << 20;
@@ -30,7 +30,7 @@ constexpr unsigned kModuleFolderMode = 0750;
 constexpr unsigned kApiFolderMode = 0777;
 
 // What this thread is doing with the session `session_id`.
-struct ThreadState {
+struct StrictThreadState {
   struct Frame {
     const StrictModule* module;
     // Exception that was being handled when the module was entered; an address to compare.
@@ -44,12 +44,12 @@ struct ThreadState {
   bool wanted = false;
   std::vector<Frame> frames;  // mode "api" only
 };
-thread_local ThreadState thread_state;
+thread_local StrictThreadState strict_thread_state;
 
-ThreadState& state_of(uint64_t session_id) {
-  ThreadState& state = thread_state;
+StrictThreadState& state_of(uint64_t session_id) {
+  StrictThreadState& state = strict_thread_state;
   if (state.session_id != session_id) {
-    state = ThreadState{};
+    state = StrictThreadState{};
     state.session_id = session_id;
   }
   return state;
@@ -141,7 +141,7 @@ StrictModule* StrictSession::add_module(std::string name, std::string type, bool
 
 void StrictSession::enter(StrictModule& module) {
   if (closed_) return;
-  ThreadState& state = state_of(id_);
+  StrictThreadState& state = state_of(id_);
   if (module.is_root) {
     token_id = next_token_++;
     dump_flag = options_.tokens.contains(token_id);
@@ -157,7 +157,7 @@ void StrictSession::enter(StrictModule& module) {
 int StrictSession::leave(StrictModule& module, PyObject* object, PyObject* arguments,
                          PyObject* result) {
   if (closed_) return 0;
-  ThreadState& state = state_of(id_);
+  StrictThreadState& state = state_of(id_);
   bool raised = false;
   if (options_.dump_apis) {
     // Frames above ours belong to calls that an exception left without a post hook.
@@ -209,7 +209,7 @@ int StrictSession::leave(StrictModule& module, PyObject* object, PyObject* argum
 }
 
 bool StrictSession::wanted_now(int64_t* token) const {
-  const ThreadState& state = thread_state;
+  const StrictThreadState& state = strict_thread_state;
   if (state.session_id == id_ && state.in_root) {
     *token = state.token;
     return state.wanted;
@@ -220,12 +220,12 @@ bool StrictSession::wanted_now(int64_t* token) const {
 
 bool StrictSession::wants_apis() const {
   int64_t token = 0;
-  return !closed_ && options_.dump_apis && !(thread_state.session_id == id_ && thread_state.busy) &&
-         wanted_now(&token);
+  return !closed_ && options_.dump_apis &&
+         !(strict_thread_state.session_id == id_ && strict_thread_state.busy) && wanted_now(&token);
 }
 
 const std::string& StrictSession::current_module() const {
-  const ThreadState& state = thread_state;
+  const StrictThreadState& state = strict_thread_state;
   return state.session_id != id_ || state.frames.empty() ? root_name()
                                                          : *state.frames.back().module->name;
 }
@@ -309,7 +309,7 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
   tensors_ += plans.size();
   uint64_t total_bytes = 0;
   for (const Plan& plan : plans) total_bytes += plan.size_bytes;
-  const bool is_large = total_bytes >= kBatchBytes;
+  const bool is_large = total_bytes >= kSubmittedBytes;
   const bool writes_itself =
       this->writes_itself(which, total_bytes) && std::ranges::all_of(plans, [](const Plan& plan) {
         return plan.size_bytes == 0 || plan.view.is_contiguous();
@@ -378,7 +378,7 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
   } else {
     pending_.push_back(std::move(visit));
     pending_bytes_ += total_bytes;
-    if (pending_.size() >= kBatchVisits || pending_bytes_ >= kBatchBytes) submit_pending();
+    if (pending_.size() >= kBatchVisits || pending_bytes_ >= kSubmittedBytes) submit_pending();
   }
   // Another thread has begun another token meanwhile: what is known is of that one's files.
   if (seen_token_ != token) return 0;
@@ -471,7 +471,7 @@ bool StrictSession::is_covered(PyObject* tensor, const TensorLook& look, const s
 }
 
 int StrictSession::make_dense(PyObject* tensor, const std::string& path, Ref* dense) {
-  ThreadState& state = state_of(id_);
+  StrictThreadState& state = state_of(id_);
   state.busy = true;
   Ref result(path.empty() ? PyObject_CallFunction(callbacks_.to_dense, "OO", tensor, Py_None)
                           : PyObject_CallFunction(callbacks_.to_dense, "Os", tensor, path.c_str()));

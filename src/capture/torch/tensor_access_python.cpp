@@ -48,16 +48,19 @@ PyObject* use_exchange_table_python(PyObject*, PyObject* argument) {
   return PyBool_FromLong(access->has_exchange_table());
 }
 
-PyMethodDef functions[] = {{"look", look_python, METH_O,
-                            "look(tensor) -> dict: what the capture sees of a tensor: readable, "
-                            "reason, dtype, shape, strides, data, device."},
-                           {"use_exchange_table", use_exchange_table_python, METH_O,
-                            "use_exchange_table(use) -> bool: False reads tensors through "
-                            "attributes, as on torch before 2.10; returns whether "
-                            "this torch has the table."},
-                           {nullptr, nullptr, 0, nullptr}};
+PyMethodDef tensor_functions[] = {
+    {"look", look_python, METH_O,
+     "look(tensor) -> dict: what the capture sees of a tensor: readable, "
+     "reason, dtype, shape, strides, data, device."},
+    {"use_exchange_table", use_exchange_table_python, METH_O,
+     "use_exchange_table(use) -> bool: False reads tensors through "
+     "attributes, as on torch before 2.10; returns whether "
+     "this torch has the table."},
+    {nullptr, nullptr, 0, nullptr}};
 
-const ExtensionPart part([](PyObject* module) { return PyModule_AddFunctions(module, functions); });
+const ExtensionPart tensor_part([](PyObject* module) {
+  return PyModule_AddFunctions(module, tensor_functions);
+});
 
 }  // namespace
 }  // namespace assay::capture

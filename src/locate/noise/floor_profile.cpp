@@ -37,7 +37,7 @@ std::string string_text(std::string_view text) {
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
 
 template <typename List, typename Text>
-std::string list_text(const List& list, const Text& text) {
+std::string json_list(const List& list, const Text& text) {
   std::string result = "[";
   for (const auto& one : list) result += (result.size() > 1 ? ", " : "") + text(one);
   return result + "]";
@@ -89,24 +89,24 @@ std::vector<double> numbers(const Json& list) {
   return result;
 }
 
-Result<FloorProfile> from_json(const Json& json) {
-  if (!json.is_object() || json.value("format", Json()) != Json(kFormat)) {
+Result<FloorProfile> from_json(const Json& object) {
+  if (!object.is_object() || object.value("format", Json()) != Json(kFormat)) {
     return fail(Errc::Invalid,
                 "no floor profile: expected \"format\": \"" + std::string(kFormat) + "\"");
   }
-  const Json version = json.value("version", Json());
+  const Json version = object.value("version", Json());
   if (!version.is_number_integer()) return fail(invalid("version: expected a number"));
   if (version < Json(kOldestVersion) || version > Json(kVersion))
     return fail(Errc::Unsupported, "version " + version.dump() + " of the profile is not known");
   FloorProfile profile;
-  const Json level = json.value("level", Json());
+  const Json level = object.value("level", Json());
   if (level != Json("N") && level != Json("S"))
     return fail(invalid("level: expected \"N\" or \"S\""));
   profile.statistics = level == Json("S");
-  const Json pairs = json.value("pairs", Json());
+  const Json pairs = object.value("pairs", Json());
   if (pairs.is_number_unsigned()) profile.pairs = pairs.get<size_t>();
-  profile.thresholds = numbers(json.value("thresholds", Json()));
-  const Json floors = json.value("floors", Json());
+  profile.thresholds = numbers(object.value("thresholds", Json()));
+  const Json floors = object.value("floors", Json());
   if (!floors.is_object()) return fail(invalid("floors: expected an object"));
   for (const auto& [place, values] : floors.items()) {
     profile.floors[place] = numbers(values);
@@ -123,13 +123,13 @@ Result<std::string> profile_text(const FloorProfile& profile) {
       "{\n  \"format\": " + string_text(kFormat) + ",\n  \"version\": " + std::to_string(kVersion) +
       ",\n  \"level\": " + (profile.statistics ? "\"S\"" : "\"N\"") +
       ",\n  \"pairs\": " + std::to_string(profile.pairs) +
-      ",\n  \"thresholds\": " + list_text(profile.thresholds, number_text) +
-      ",\n  \"components\": " + list_text(component_names(profile.statistics), string_text) +
+      ",\n  \"thresholds\": " + json_list(profile.thresholds, number_text) +
+      ",\n  \"components\": " + json_list(component_names(profile.statistics), string_text) +
       ",\n  \"floors\": {";
   std::string_view separator = "\n";
   for (const auto& [place, floor] : profile.floors) {
     text += separator;
-    text += "    " + string_text(place) + ": " + list_text(floor, number_text);
+    text += "    " + string_text(place) + ": " + json_list(floor, number_text);
     separator = ",\n";
   }
   return text + "\n  }\n}\n";

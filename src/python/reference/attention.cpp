@@ -10,7 +10,7 @@ namespace {
 
 using namespace reference;
 using Integers = std::vector<int64_t>;
-using Numbers = std::vector<double>;
+using Slopes = std::vector<double>;
 using OptionalView = std::optional<TensorView>;
 
 /// In fp64, or as a kernel of type `dtype` computes it.
@@ -25,7 +25,7 @@ Result<Wide> computed(const Attention& call, const std::string& dtype, int jobs)
 Result<Wide> attention_of(const Tensor& q, const Tensor& k, const Tensor& v, const Integers& q_lens,
                           const Integers& kv_lens, std::optional<double> scale,
                           const OptionalView& mask, bool causal, int64_t window,
-                          const Numbers& slopes, std::optional<std::pair<double, double>> clamp,
+                          const Slopes& slopes, std::optional<std::pair<double, double>> clamp,
                           const std::string& dtype, int jobs) {
   ASSAY_TRY(Attention call, attention_of_sequences(q, k, v, q_lens, kv_lens, scale,
                                                    {mask, causal, window, slopes}));
@@ -36,7 +36,7 @@ Result<Wide> attention_of(const Tensor& q, const Tensor& k, const Tensor& v, con
 Result<Wide> paged_attention_of(const Tensor& q, const Tensor& k_cache, const Tensor& v_cache,
                                 const Tensor& block_tables, const Integers& context_lens,
                                 const Integers& q_lens, std::optional<double> scale,
-                                const OptionalView& mask, bool causal, const Numbers& slopes,
+                                const OptionalView& mask, bool causal, const Slopes& slopes,
                                 const std::string& dtype, int jobs) {
   ASSAY_TRY(const Attention call,
             attention_of_blocks(q, k_cache, v_cache, block_tables, context_lens, q_lens, scale,
