@@ -55,12 +55,13 @@ class Steps:
         """Bytes of source that count for one step, `Building CXX object src/a/CMakeFiles/b.dir/c.cpp.o`."""
         if not description.endswith(".o"):
             return LINK_BYTES
-        unit = self._build / description.split()[-1].removesuffix(".o")
-        if unit.suffix == ".cxx" and unit.is_file():
-            files = re.findall(r'#include "(.*)"', unit.read_text())
-            return HEADER_BYTES + sum(Path(file).stat().st_size for file in files if Path(file).is_file())
         folder, _, name = description.split()[-1].partition("CMakeFiles/")
-        source = ROOT / folder / name.partition(".dir/")[2].removesuffix(".o")
+        name = name.partition(".dir/")[2].removesuffix(".o")
+        unit = self._build / folder / name
+        if unit.is_file():  # written by cmake/add_module.cmake
+            files = [ROOT / "src" / file for file in re.findall(r'#include "(.*)"', unit.read_text())]
+            return HEADER_BYTES + sum(file.stat().st_size for file in files if file.is_file())
+        source = ROOT / folder / name
         return HEADER_BYTES + (source.stat().st_size if source.is_file() else 0)
 
 

@@ -80,10 +80,12 @@ def test_the_estimate_follows_the_work_and_not_the_number_of_steps():
 def test_a_unit_is_as_much_work_as_its_files(folder):
     (folder / "a.cpp").write_text("x" * 1000)
     (folder / "b.cpp").write_text("x" * 500)
-    (folder / "unit.cxx").write_text(f'#include "{folder}/a.cpp"\n#include "{folder}/b.cpp"\n')
+    unit = folder / "src" / "m" / "m_units" / "a.cpp"
+    unit.parent.mkdir(parents=True)
+    unit.write_text(f'#include "{folder}/a.cpp"\n#include "{folder}/b.cpp"\n')
     steps = build.Steps(folder, [])
     assert steps.total_work == 3 * build.HEADER_BYTES
-    assert steps.work("Building CXX object unit.cxx.o") == build.HEADER_BYTES + 1500
+    assert steps.work("Building CXX object src/m/CMakeFiles/m.dir/m_units/a.cpp.o") == build.HEADER_BYTES + 1500
     assert steps.work("Linking CXX executable assay") == build.LINK_BYTES
 
 
