@@ -35,6 +35,8 @@
 #include "formats/npy.hpp"
 #include "run/folder.hpp"
 #include "run/ge_names.hpp"
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {
@@ -139,8 +141,8 @@ std::string relative_path(const run::Run& run, const run::TensorRecord& record,
   add("rank" + std::to_string(record.rank));
   add(record.step_name);
   add(record.node.empty() ? "model" : record.node);
-  const bool is_weight = record.role == run::Role::Weight || record.role == run::Role::Buffer;
-  std::string file(is_weight ? std::string_view(record.slot) : run::role_name(record.role));
+  const bool is_weight = record.role == Role::Weight || record.role == Role::Buffer;
+  std::string file(is_weight ? std::string_view(record.slot) : role_name(record.role));
   if (!is_weight && !record.slot.empty()) file += "_" + record.slot;
   if (record.call > 0) file += "_call" + std::to_string(record.call);
   add(file);
@@ -366,8 +368,7 @@ class Converter {
     if (run_.has(run::Trait::OneFile)) return record.slot.empty() ? record.node : record.slot;
     if (run_.has(run::Trait::Files))
       return record.node + (record.slot.empty() ? "" : "/" + record.slot);
-    if (record.role == run::Role::Weight || record.role == run::Role::Buffer)
-      return record_name(record);
+    if (record.role == Role::Weight || record.role == Role::Buffer) return record_name(record);
     return record.step_name + "/" + record_name(record);
   }
 
@@ -465,7 +466,7 @@ class Converter {
   /// Members and files that this program and the original's converter call inputs: "inputs.0",
   /// "a.input.0.npy".
   [[nodiscard]] static bool is_named_input(const run::TensorRecord& record) {
-    if (record.role == run::Role::Input) return true;
+    if (record.role == Role::Input) return true;
     const std::string_view name = record.slot.empty() ? record.node : record.slot;
     const size_t dot = name.rfind('.');
     if (dot == std::string_view::npos || !parse_number<size_t>(name.substr(dot + 1))) return false;

@@ -19,6 +19,7 @@
 #include "locate/verdict/next_command.hpp"
 #include "run/fingerprint/fingerprint.hpp"
 #include "run/lend.hpp"
+#include "run/open.hpp"
 
 namespace assay::cli {
 namespace {

@@ -26,6 +26,8 @@
 #include "report/html/run_page.hpp"
 #include "report/terminal_text.hpp"
 #include "run/container.hpp"
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/payload_check.hpp"
 #include "run/run.hpp"
 #include "run/strided_payload.hpp"
@@ -211,7 +213,7 @@ void add_head(const run::Run& run, bool with_digest, Screen* screen) {
   std::set<int64_t> ranks;
   size_t weights = 0;
   for (const run::TensorRecord& record : run.records) {
-    const bool is_weight = record.role == run::Role::Weight || record.role == run::Role::Buffer;
+    const bool is_weight = record.role == Role::Weight || record.role == Role::Buffer;
     weights += is_weight;
     if (!is_weight && record.step >= 0) steps.insert(record.step);
     ranks.insert(record.rank);
@@ -264,9 +266,9 @@ void add_head(const run::Run& run, bool with_digest, Screen* screen) {
 /// several, or when the run does not know.
 std::string source_of(const run::Run& run, const std::vector<Shown>& shown) {
   if (!run.topology || shown.empty()) return {};
-  const std::string_view module = run::module_of_node(shown[0].record.node);
+  const std::string_view module = module_of_node(shown[0].record.node);
   const bool is_one = std::all_of(shown.begin(), shown.end(), [&](const Shown& item) {
-    return run::module_of_node(item.record.node) == module;
+    return module_of_node(item.record.node) == module;
   });
   if (!is_one) return {};
   const auto sources = topology::module_sources(*run.topology);
@@ -431,7 +433,7 @@ std::string json_record(const Shown& item) {
   JsonObject json;
   json.add("rank", record.rank).add("step", record.step).add("step_name", record.step_name);
   json.add("node", record.node).add("type", record.op_type);
-  json.add("role", run::role_name(record.role)).add("slot", record.slot);
+  json.add("role", role_name(record.role)).add("slot", record.slot);
   json.add("call", record.call).add("order", record.order);
   json.add_json("dtype", record.dtype ? json_quote(name(*record.dtype)) : "null");
   json.add_json("shape", json_dims(record.shape)).add_json("strides", json_dims(record.strides));

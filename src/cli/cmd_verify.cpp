@@ -9,6 +9,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/progress_bar.hpp"
 #include "locate/verdict/next_command.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 #include "run/verify.hpp"
 

@@ -13,11 +13,11 @@ namespace assay::cli {
 
 std::string record_label(const run::TensorRecord& record) {
   std::string label = record.node.empty() ? "(model)" : record.node;
-  if (record.role == run::Role::Weight || record.role == run::Role::Buffer) {
-    return label + '.' + record.slot + ' ' + std::string(run::role_name(record.role));
+  if (record.role == Role::Weight || record.role == Role::Buffer) {
+    return label + '.' + record.slot + ' ' + std::string(role_name(record.role));
   }
   label += ' ';
-  label += run::role_name(record.role);
+  label += role_name(record.role);
   if (!record.slot.empty()) label += ' ' + record.slot;
   if (record.call > 0) label += " call " + std::to_string(record.call);
   return label;
@@ -86,7 +86,7 @@ std::vector<size_t> select_records(const run::Run& run, const RecordFilter& filt
   int best = 1;
   for (size_t i = 0; i < run.records.size(); ++i) {
     const run::TensorRecord& record = run.records[i];
-    const bool is_weight = record.role == run::Role::Weight || record.role == run::Role::Buffer;
+    const bool is_weight = record.role == Role::Weight || record.role == Role::Buffer;
     if (is_weight ? !filter.weights : !filter.steps.contains(record.step)) continue;
     if (!filter.ranks.contains(record.rank)) continue;
     if (!filter.name.empty()) {

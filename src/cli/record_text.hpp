@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "run/run.hpp"
+#include "run/record.hpp"
 #include "tensor/block_types.hpp"
 
 namespace assay::cli {

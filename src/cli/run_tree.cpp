@@ -33,7 +33,7 @@ Path parts_of(std::string_view name, char separator) {
 Path path_of(const run::Run& run, const TensorRecord& record) {
   if (run.has(run::Trait::CompiledGraphs)) return {record.node};
   if (run.has(run::Trait::AtbOperations)) return parts_of(record.node, '/');
-  const std::string module(run::module_of_node(record.node));
+  const std::string module(module_of_node(record.node));
   Path path;
   if (run.has_own_engine()) {
     // A program without modules: names are no paths, but tell the layer.
@@ -43,7 +43,7 @@ Path path_of(const run::Run& run, const TensorRecord& record) {
     path = parts_of(module, '.');
   }
   if (record.is_of_operator())
-    path.push_back(record.node.substr(module.size() + run::kOperatorMark.size()));
+    path.push_back(record.node.substr(module.size() + kOperatorMark.size()));
   return path;
 }
 
@@ -71,7 +71,7 @@ std::string in_every_layer(const std::string& name, const std::string& number) {
 /// All of a record, besides its name, that must be equal where layers are.
 std::string kind_of(const TensorRecord& record) {
   std::string text =
-      record.op_type + '\0' + std::string(run::role_name(record.role)) + '\0' + record.step_name;
+      record.op_type + '\0' + std::string(role_name(record.role)) + '\0' + record.step_name;
   for (const int64_t number : {int64_t{record.rank}, int64_t{record.call}, int64_t{record.graph}})
     text += ' ' + std::to_string(number);
   text += record.problem.empty() ? "" : " problem";

@@ -11,6 +11,8 @@
 #include "base/mapped_file.hpp"
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 #include "run/topology_file.hpp"
 #include "topology/ge_graph.hpp"
@@ -70,7 +72,7 @@ void add_tensor_headers(const std::string& folder, const std::string& process,
       // A description has types without bytes; other records tell theirs when their file is opened.
       const bool is_known = record.dtype && record.shape;
       if (!is_known && !run::load_header(record)) continue;
-      table->add(record.op_type + "_" + ids, record.role == run::Role::Input, *index,
+      table->add(record.op_type + "_" + ids, record.role == Role::Input, *index,
                  name(*record.dtype),
                  std::vector<int64_t>(record.shape->begin(), record.shape->end()));
     }

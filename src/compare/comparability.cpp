@@ -69,7 +69,7 @@ class Gaps {
     }
     *first = pair::shared_node_name(golden_, record.node);
     if (first->empty()) *first = "the model";
-    *first += " " + std::string(run::role_name(record.role));
+    *first += " " + std::string(role_name(record.role));
     if (!record.slot.empty()) *first += " " + record.slot;
   }
 

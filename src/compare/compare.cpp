@@ -69,7 +69,7 @@ std::string RecordPath::str() const {
   std::string text = name_.str() + name_end + node_.str();
   if (form_ == Form::Member) return text;
   text += form_ == Form::Place ? '/' : '.';
-  text += run::role_name(role_);
+  text += role_name(role_);
   if (!slot_.empty()) text += (form_ == Form::Place ? '_' : '.') + slot_.str();
   return text;
 }

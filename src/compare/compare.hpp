@@ -21,6 +21,7 @@
 #include "pair/weight_names.hpp"
 #include "run/manual_mapping.hpp"
 #include "run/parts.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::compare {
 
@@ -44,7 +45,7 @@ class RecordPath {
   /// Its names and numbers, for those who write and read them; what was read is checked.
   void transfer_parts(auto transfer) { transfer(name_, node_, slot_, role_, form_); }
   void transfer_parts(auto transfer) const { transfer(name_, node_, slot_, role_, form_); }
-  [[nodiscard]] bool is_valid() const { return role_ <= run::Role::Buffer && form_ <= Form::Place; }
+  [[nodiscard]] bool is_valid() const { return role_ <= Role::Buffer && form_ <= Form::Place; }
 
   friend std::string operator+(const std::string& a, const RecordPath& b) { return a + b.str(); }
   friend std::ostream& operator<<(std::ostream& out, const RecordPath& path) {
@@ -60,7 +61,7 @@ class RecordPath {
   };
 
   InternedText name_, node_, slot_;
-  run::Role role_ = run::Role::Input;
+  Role role_ = Role::Input;
   Form form_ = Form::Text;
 };
 

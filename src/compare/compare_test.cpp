@@ -50,7 +50,7 @@ TEST(RecordPath, IsTheFileOrThePlaceInItOrThePlaceInTheRun) {
   run::TensorRecord record;
   record.step_name = "0";
   record.node = "root.model.norm";
-  record.role = run::Role::Output;
+  record.role = Role::Output;
   EXPECT_EQ(record_path(record), "0/root.model.norm/output");
   record.slot = "1";
   EXPECT_EQ(record_path(record), "0/root.model.norm/output_1");

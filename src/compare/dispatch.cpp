@@ -10,6 +10,7 @@
 #include "pair/torchair.hpp"
 #include "run/fingerprint/fingerprint.hpp"
 #include "run/lend.hpp"
+#include "run/open.hpp"
 #include "run/pair.hpp"
 
 namespace assay::compare {

@@ -38,7 +38,7 @@ std::string record_label(const Run& run, const TensorRecord& record) {
     return record.slot;  // a key of the file
   std::string text = pair::shared_node_name(run, record.node);
   if (text.empty()) text = "(model)";
-  text += " " + std::string(run::role_name(record.role));
+  text += " " + std::string(role_name(record.role));
   if (!record.slot.empty()) text += " " + record.slot;
   if (record.call > 0) text += " call " + std::to_string(record.call);
   return text;

@@ -11,6 +11,7 @@
 #include "compare/resident.hpp"
 #include "pair/weight_names.hpp"
 #include "run/checkpoint.hpp"
+#include "run/load.hpp"
 #include "run/natural_sort.hpp"
 #include "run/strided_payload.hpp"
 #include "tensor/convert.hpp"

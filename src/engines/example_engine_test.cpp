@@ -12,6 +12,7 @@
 #include "locate/verdict/sentence.hpp"
 #include "pair/match.hpp"
 #include "reference/wide.hpp"
+#include "run/load.hpp"
 
 namespace assay::engines::example {
 namespace {
@@ -23,7 +24,6 @@ using locate::Program;
 using locate::Use;
 using locate::test::TestRun;
 using locate::test::Value;
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 using testing::ElementsAre;
@@ -112,7 +112,7 @@ class Engine final : public locate::Engine {
       const Run& modules, const Run& own, const pair::StepPairs&) const override {
     auto alignment = std::make_shared<Alignment>();
     for (size_t i = 0; i < own.records.size(); ++i) {
-      const std::string node(run::module_of_node(own.records[i].node));
+      const std::string node(module_of_node(own.records[i].node));
       const auto module = modules_by_node().find(node);
       if (own.records[i].role != Role::Output || module == modules_by_node().end()) continue;
       const auto theirs = std::ranges::find_if(modules.records, [&](const TensorRecord& record) {

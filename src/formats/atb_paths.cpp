@@ -3,6 +3,7 @@
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::formats {
 namespace {
@@ -37,10 +38,10 @@ std::optional<AtbFileName> parse_atb_file_name(std::string_view name) {
   name.remove_suffix(kSuffix.size());
   AtbFileName result;
   if (name.starts_with("intensor") || name.starts_with("inTensor")) {
-    result.role = native::Role::Input;
+    result.role = Role::Input;
     name.remove_prefix(8);
   } else if (name.starts_with("outtensor") || name.starts_with("outTensor")) {
-    result.role = native::Role::Output;
+    result.role = Role::Output;
     name.remove_prefix(9);
   } else {
     return std::nullopt;

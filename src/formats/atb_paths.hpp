@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "formats/native/schema.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::formats {
 
@@ -30,7 +30,7 @@ struct AtbNodeName {
 
 /// "intensor0.bin", "outtensor12_y.bin" (also inTensor, outTensor).
 struct AtbFileName {
-  native::Role role = native::Role::Output;
+  Role role = Role::Output;
   std::string_view index;      // "12"
   std::string_view parameter;  // "y"; empty in dumps before 2026
 };

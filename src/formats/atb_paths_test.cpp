@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tensor/node.hpp"
+
 namespace assay::formats {
 namespace {
-
-using native::Role;
 
 TEST(ParseAtbProcessFolder, TakesDeviceAndProcess) {
   EXPECT_EQ(parse_atb_process_folder("0_39943"), (AtbProcessName{0, 39943}));

@@ -16,6 +16,7 @@
 #include "run/atb_names.hpp"
 #include "run/atb_part.hpp"
 #include "run/natural_sort.hpp"
+#include "run/open.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -284,11 +285,11 @@ class CaseBuilder {
     entry->bytes += bytes_of(record);
     if (record.bytes) entry->description.folder = run.node_folder(record);
     CaseTensors& tensors = entry->tensors;
-    if (record.role == run::Role::Input) {
+    if (record.role == Role::Input) {
       if (tensors.inputs.size() <= *number) tensors.inputs.resize(*number + 1);
       CaseTensors::Slot& slot = tensors.inputs[*number];
       (record.moment == run::Moment::Before ? slot.before : slot.after) = &record;
-    } else if (record.role == run::Role::Output && record.moment != run::Moment::Before) {
+    } else if (record.role == Role::Output && record.moment != run::Moment::Before) {
       if (tensors.outputs.size() <= *number) tensors.outputs.resize(*number + 1);
       tensors.outputs[*number] = &record;
     }

@@ -15,7 +15,8 @@
 #include "base/thread_pool.hpp"
 #include "opcheck/parts.hpp"
 #include "reference/wide.hpp"
-#include "run/run.hpp"
+#include "run/load.hpp"
+#include "run/record.hpp"
 
 namespace assay::opcheck {
 namespace {

@@ -16,6 +16,7 @@
 #include "base/thread_pool.hpp"
 #include "pair/fingerprint.hpp"
 #include "pair/nearest_points.hpp"
+#include "run/load.hpp"
 
 namespace assay::pair {
 namespace {
@@ -79,7 +80,7 @@ struct Item {
 };
 
 /// What two tensors must share before their values are looked at.
-using Key = std::tuple<run::Role, ValueClass, int64_t, bool>;  // ..., value count, all zero
+using Key = std::tuple<Role, ValueClass, int64_t, bool>;  // ..., value count, all zero
 
 /// Indices of items of both sides.
 struct Members {
@@ -541,7 +542,7 @@ class ValueMatcher {
 
   /// What a tensor looks like from outside: role, values, last axis that is not 1, whether
   /// integers.
-  using Look = std::tuple<run::Role, int64_t, int64_t, bool>;
+  using Look = std::tuple<Role, int64_t, int64_t, bool>;
 
   /// Nothing when not even the number of values is known.
   static std::optional<Look> look_of(const TensorRecord& record, const Item& item) {

@@ -12,11 +12,11 @@
 
 #include "pair/fingerprint.hpp"
 #include "pair/test_files.hpp"
+#include "run/load.hpp"
 
 namespace assay::pair {
 namespace {
 
-using run::Role;
 using test::Files;
 using Floats = std::vector<float>;
 

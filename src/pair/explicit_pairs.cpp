@@ -174,7 +174,7 @@ std::string named_module(const run::Run& run, std::string_view selector) {
   std::set<std::string> modules;
   for (const size_t i : named_records(run, selector)) {
     const std::string path = run::module_path(run, run.records[i].node);
-    modules.emplace(run::module_of_node(path));
+    modules.emplace(module_of_node(path));
   }
   return modules.size() == 1 ? *modules.begin() : std::string();
 }

@@ -6,10 +6,10 @@
 
 #include "pair/places.hpp"
 #include "pair/slices.hpp"
+#include "run/load.hpp"
 
 namespace assay::pair {
 
-using run::Role;
 using run::TensorRecord;
 
 namespace {

@@ -8,11 +8,11 @@
 #include "formats/cann_dump.hpp"
 #include "pair/literal_rules.hpp"
 #include "run/container.hpp"
+#include "run/load.hpp"
 
 namespace assay::pair {
 
 using formats::GraphOp;
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 

@@ -9,7 +9,6 @@
 namespace assay::pair {
 namespace {
 
-using run::Role;
 using run::TensorRecord;
 
 std::vector<std::pair<int64_t, std::string>> slot_order(const std::string& slot) {

@@ -11,7 +11,6 @@
 
 namespace assay::pair {
 
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 
@@ -239,7 +238,7 @@ std::string Matcher::leftover_reason(const TensorRecord& record, const std::stri
   if (!node_is_paired && other_has_node)
     return "the model of " + other + " has this node, but its tensors are not in the dump";
   if (!node_is_paired) return "no node of this name or type in " + other;
-  return "the node of " + other + " has no " + std::string(run::role_name(record.role)) +
+  return "the node of " + other + " has no " + std::string(role_name(record.role)) +
          (record.slot.empty() ? "" : " '" + record.slot + "'") +
          (record.call > 0 ? " in call " + std::to_string(record.call) : "");
 }

@@ -15,7 +15,6 @@
 namespace assay::pair {
 namespace {
 
-using run::Role;
 using run::TensorRecord;
 using run::TopologyNode;
 

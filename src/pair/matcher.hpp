@@ -20,6 +20,7 @@
 #include "pair/step_tokens.hpp"
 #include "pair/tokens.hpp"
 #include "pair/tree.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::pair {
 
@@ -43,8 +44,8 @@ struct LearnedRule {
   int mine = 0;
   std::string mine_slot;
   double confidence = 0;
-  run::Role golden_role = run::Role::Output;
-  run::Role mine_role = run::Role::Output;
+  Role golden_role = Role::Output;
+  Role mine_role = Role::Output;
 };
 
 /// What is known about a pair of trees, whatever the token.
@@ -196,7 +197,7 @@ class Matcher {
   void learn(const Trees& trees, const PlacePair& places);
   static std::map<std::string, int> index_of(const Tree& tree, int layer);
   static std::optional<size_t> unused_at(const MatchSide& side, const NodeRecords& nodes,
-                                         const std::string& node, run::Role role,
+                                         const std::string& node, Role role,
                                          const std::string& slot);
   void apply_learned(const Trees& trees, const PlacePair& places);
   // The records that nothing has paired yet, in execution order.

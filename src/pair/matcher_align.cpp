@@ -11,7 +11,6 @@
 
 namespace assay::pair {
 
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 
@@ -187,7 +186,7 @@ void Matcher::keep_common_rows(const StepRows& rows, size_t first) {
     const std::optional<Dims>& mine = mine_.shape_of(pair.mine);
     RowSelection chosen;
     const std::string_view node = golden_.run.records[pair.golden].node;
-    const std::string module = run::module_path(golden_.run, run::module_of_node(node));
+    const std::string module = run::module_path(golden_.run, module_of_node(node));
     if (golden && mine && !is_index(pair) && whole_.steps.is_by_tokens(module))
       chosen = select_rows(rows, *golden, *mine);
     if (!chosen.known || chosen.none) {

@@ -9,7 +9,6 @@
 
 namespace assay::pair {
 
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 

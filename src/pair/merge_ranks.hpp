@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pair/operand.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::pair {
 
@@ -29,7 +30,7 @@ struct MergedPair {
                                       const run::Run& mine, std::span<const size_t> mine_shards);
 
 /// What shards of one tensor have in common, whatever their rank.
-using ShardKey = std::tuple<int64_t, std::string, run::Role, std::string, uint32_t>;
+using ShardKey = std::tuple<int64_t, std::string, Role, std::string, uint32_t>;
 [[nodiscard]] ShardKey shard_key(const run::TensorRecord& record);
 
 struct WholeTensor {

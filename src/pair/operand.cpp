@@ -7,6 +7,7 @@
 #include "base/mapped_file.hpp"
 #include "formats/atb_bin.hpp"
 #include "pair/tensor_builder.hpp"
+#include "run/load.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/layouts.hpp"
 

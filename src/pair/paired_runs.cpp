@@ -149,7 +149,7 @@ int64_t PairedRuns::step_of_mine(int64_t golden_step) const {
 }
 
 std::string PairedRuns::name_of_mine(std::string_view golden_name) const {
-  const std::string_view module = run::module_of_node(golden_name);
+  const std::string_view module = module_of_node(golden_name);
   return replaced(modules_, module, &PathPairs::value_type::first, &PathPairs::value_type::second) +
          std::string(golden_name.substr(module.size()));
 }

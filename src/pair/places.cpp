@@ -8,7 +8,6 @@
 
 namespace assay::pair {
 
-using run::Role;
 using run::TensorRecord;
 
 bool is_operand(const TensorRecord& record) {
@@ -24,7 +23,7 @@ std::string place_of(const run::Run& run, const TensorRecord& record) {
     if (record.graph > 0) place += " graph " + std::to_string(record.graph);
     place += " call " + std::to_string(record.call) + " step " +
              (record.step >= 0 ? std::to_string(record.step) : record.step_name.str()) + " " +
-             std::string(run::role_name(record.role));
+             std::string(role_name(record.role));
   }
   if (!record.slot.empty()) place += " " + record.slot;
   if (record.rank > 0) place += " rank " + std::to_string(record.rank);

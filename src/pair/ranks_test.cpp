@@ -18,7 +18,7 @@ TensorRecord prompt_of(int rank, double prompt, int64_t step = 0) {
   record.rank = rank;
   record.step = step;
   record.node = "model";
-  record.role = run::Role::Input;
+  record.role = Role::Input;
   record.dtype = DType::Int64;
   stats::TensorStats stats;
   stats.count = 3;
@@ -84,7 +84,7 @@ TEST(AlignRanks, TheFirstReplicaStandsForGoldensWhereInputsDoNotTell) {
   const RankAlignment ranks = align_ranks(golden, mine, {});
   EXPECT_THAT(of_mine(ranks), ElementsAre(ElementsAre(0)));
   run::Run silent = golden;
-  silent.records[0].role = run::Role::Output;
+  silent.records[0].role = Role::Output;
   EXPECT_THAT(of_mine(align_ranks(silent, mine, {})), ElementsAre(ElementsAre(0), ElementsAre(1)));
 }
 

@@ -5,11 +5,11 @@
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "run/load.hpp"
 
 namespace assay::pair {
 namespace {
 
-using run::Role;
 using run::TensorRecord;
 
 // Role and slot of "outtensor0", "input_1_0", "output"; nothing for words that name no tensor.
@@ -101,7 +101,7 @@ std::vector<size_t> records_at(const run::Run& run, const NodeRecords& nodes,
 }
 
 std::string file_stem(const TensorRecord& record) {
-  std::string text(run::role_name(record.role));
+  std::string text(role_name(record.role));
   if (!record.slot.empty()) text += "_" + record.slot;
   std::replace(text.begin(), text.end(), '.', '_');
   return text;

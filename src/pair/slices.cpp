@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "run/load.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::pair {

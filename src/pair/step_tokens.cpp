@@ -16,7 +16,6 @@
 namespace assay::pair {
 namespace {
 
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 

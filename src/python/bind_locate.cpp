@@ -8,6 +8,7 @@
 #include "locate/verdict/locate.hpp"
 #include "python/binding/class.hpp"
 #include "python/module.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 
 namespace py = assay::binding;

@@ -12,6 +12,7 @@
 #include "report/html/scenarios_page.hpp"
 #include "report/repeat_text.hpp"
 #include "report/rows_json.hpp"
+#include "run/open.hpp"
 
 namespace py = assay::binding;
 using namespace py::literals;

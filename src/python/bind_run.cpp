@@ -9,6 +9,8 @@
 #include "python/tensor_array.hpp"
 #include "report/html/run_page.hpp"
 #include "run/layers.hpp"
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/record_name.hpp"
 #include "run/run.hpp"
 #include "run/strided_payload.hpp"
@@ -103,9 +105,8 @@ void bind_record(py::Module& m) {
           "name", [](const RecordHandle& self) { return to_str(run::record_name(self.record())); },
           "Node, role and slot joined by dots.")
       .property("op_type", [](const RecordHandle& self) { return to_str(self.record().op_type); })
-      .property(
-          "role",
-          [](const RecordHandle& self) { return std::string(run::role_name(self.record().role)); })
+      .property("role",
+                [](const RecordHandle& self) { return std::string(role_name(self.record().role)); })
       .property("slot", [](const RecordHandle& self) { return to_str(self.record().slot); })
       .property("call", [](const RecordHandle& self) { return self.record().call; })
       .property("order", [](const RecordHandle& self) { return self.record().order; })

@@ -15,6 +15,7 @@
 #include "report/verdict_terminal.hpp"
 #include "run/fingerprint/fingerprint.hpp"
 #include "run/lend.hpp"
+#include "run/open.hpp"
 #include "run/pair.hpp"
 
 namespace py = assay::binding;

@@ -292,7 +292,7 @@ Execution::Execution(std::shared_ptr<const run::Run> run)
     if (found != by_place_.end()) arguments_[found->second] = one.parameters;
   }
   for (const run::TensorRecord& record : run_->records) {
-    if (run_->has_own_engine() && record.role == run::Role::Weight)
+    if (run_->has_own_engine() && record.role == Role::Weight)
       engine_weights_.insert(record.node + "." + record.slot);
   }
   if (!run_->topology) return;

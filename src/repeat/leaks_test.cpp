@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "locate/program/test_program.hpp"
+#include "run/load.hpp"
 #include "run/run.hpp"
 
 namespace assay::repeat {

@@ -5,6 +5,7 @@
 
 #include "locate/program/test_program.hpp"
 #include "repeat/outcome.hpp"
+#include "run/load.hpp"
 
 namespace assay::repeat {
 namespace {

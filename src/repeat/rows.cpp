@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "repeat/spread.hpp"
+#include "run/load.hpp"
 
 namespace assay::repeat {
 namespace {

@@ -9,6 +9,7 @@
 #include "locate/program/owner.hpp"
 #include "repeat/spread.hpp"
 #include "run/layers.hpp"
+#include "run/load.hpp"
 #include "tensor/equal_bytes.hpp"
 
 namespace assay::repeat {

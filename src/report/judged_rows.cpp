@@ -58,7 +58,7 @@ class Judge {
 
   void pool(size_t i) {
     const Row& row = sheet_.rows[i];
-    if (record_of(i).role == run::Role::Output) return;
+    if (record_of(i).role == Role::Output) return;
     const Difference difference = difference_of(row);
     Pool& pool = pools_[place_of_record(record_of(i))];
     if (has_non_finite(row)) pool.finite = false;
@@ -79,7 +79,7 @@ class Judge {
     RowVerdict out;
     out.err_out = difference_of(row).error;
     const auto pool = pools_.find(place_of_record(record));
-    const bool known_inputs = record.role == run::Role::Output && pool != pools_.end();
+    const bool known_inputs = record.role == Role::Output && pool != pools_.end();
     if (known_inputs) out.err_in = pool->second.value();
     if (out.err_in > 0) out.amplification = out.err_out / out.err_in;
     const auto own = verdict_.records.find(sheet_.matching.pairs[i].mine);
@@ -106,8 +106,8 @@ class Judge {
     const bool real = !record.dtype || is_float(*record.dtype);
     if (!real) return row.identical ? RowJudgement::Noise : RowJudgement::Structural;
     if (row.patterns && row.patterns->nan_only_in_mine + row.patterns->inf_only_in_mine > 0)
-      return inputs_not_finite || record.role != run::Role::Output ? RowJudgement::NanInherited
-                                                                   : RowJudgement::NanOrigin;
+      return inputs_not_finite || record.role != Role::Output ? RowJudgement::NanInherited
+                                                              : RowJudgement::NanOrigin;
     const double floor = locate::rounding_of(record.dtype, record.dtype);
     if (!(numbers.err_out > kOutside * floor)) return RowJudgement::Noise;
     if (numbers.amplification > kAmplifying && numbers.err_in > floor)

@@ -9,7 +9,7 @@
 #include "base/display.hpp"
 #include "base/text.hpp"
 #include "run/layers.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::report {
 
@@ -28,8 +28,8 @@ struct Part {
 /// name, as " input kwargs.hidden_states".
 std::vector<Part> parts_of(std::string_view name) {
   std::vector<Part> parts;
-  const size_t end = std::min(name.find(run::kOperatorMark), node_of_label(name).size());
-  const bool has_operator = name.substr(end).starts_with(run::kOperatorMark);
+  const size_t end = std::min(name.find(kOperatorMark), node_of_label(name).size());
+  const bool has_operator = name.substr(end).starts_with(kOperatorMark);
   size_t start = 0;
   size_t separator = 0;  // its length
   for (size_t i = 1; i < end; ++i) {
@@ -40,8 +40,7 @@ std::vector<Part> parts_of(std::string_view name) {
   }
   const size_t length = has_operator ? end - start : name.size() - start;
   parts.push_back({name.substr(start - separator, separator), name.substr(start, length)});
-  if (has_operator)
-    parts.push_back({run::kOperatorMark, name.substr(end + run::kOperatorMark.size())});
+  if (has_operator) parts.push_back({kOperatorMark, name.substr(end + kOperatorMark.size())});
   return parts;
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "formats/atb_paths.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run {
 

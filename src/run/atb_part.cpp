@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
+#include "run/open.hpp"
 
 namespace assay::run {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "formats/atb_bin.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run {
 

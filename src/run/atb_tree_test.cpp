@@ -12,6 +12,8 @@
 #include "formats/probe_status.hpp"
 #include "run/atb_part.hpp"
 #include "run/atb_record.hpp"
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 #include "run/test_folder.hpp"
 

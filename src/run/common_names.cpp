@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "run/load.hpp"
 #include "run/strided_payload.hpp"
 #include "stats/whole_tensor.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "base/mapped_file.hpp"
 #include "base/result.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run {
 

@@ -8,6 +8,8 @@
 
 #include "formats/safetensors.hpp"
 #include "formats/zip.hpp"
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/test_folder.hpp"
 
 namespace assay::run {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run/open.hpp"
 #include "run/run.hpp"
 #include "run/sources/debug_tree_list.hpp"
 #include "run/test_folder.hpp"

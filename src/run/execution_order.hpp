@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of execution for layouts that do not keep it: taken from the other run.
 #pragma once
+
 #include "run/run.hpp"
 
 namespace assay::run {

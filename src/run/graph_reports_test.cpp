@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "run/ge_names.hpp"
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 #include "run/sources/graphs_json.hpp"
 #include "run/test_dump.hpp"

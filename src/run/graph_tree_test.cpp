@@ -6,7 +6,7 @@
 #include <set>
 
 #include "run/container.hpp"
-#include "run/run.hpp"
+#include "run/load.hpp"
 #include "run/test_dump.hpp"
 #include "run/test_folder.hpp"
 

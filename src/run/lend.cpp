@@ -9,6 +9,8 @@
 #include "base/text.hpp"
 #include "run/checkpoint.hpp"
 #include "run/folder.hpp"
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/strided_payload.hpp"
 #include "stats/whole_tensor.hpp"
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "run/folder.hpp"
+#include "run/load.hpp"
 #include "run/test_folder.hpp"
 
 namespace assay::run {

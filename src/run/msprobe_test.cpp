@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 #include "run/test_folder.hpp"
 

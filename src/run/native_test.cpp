@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/record_name.hpp"
-#include "run/run.hpp"
 #include "run/test_folder.hpp"
 #include "tensor/convert.hpp"
 

@@ -443,8 +443,8 @@ class Unpacker {
 
   Status fill_rest(size_t i) {
     TensorRecord& one = record(i);
-    if (static_cast<size_t>(one.role) >= native::kRoleNames.size() ||
-        one.kind > RecordKind::Exception || one.moment > Moment::After)
+    if (static_cast<size_t>(one.role) >= kRoleNames.size() || one.kind > RecordKind::Exception ||
+        one.moment > Moment::After)
       return fail(no_such("role or kind that there is"));
     one.not_captured = has(i, kNotCaptured);
     if (has(i, kHasDtype)) {

@@ -10,7 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "run/payload_check.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run {
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "run/coverage.hpp"
 #include "run/packed_records.hpp"
 
 namespace {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/packed_records.hpp"
+#include "run/coverage.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "run/load.hpp"
+#include "run/open.hpp"
 #include "run/records_index.hpp"
 #include "run/test_folder.hpp"
 

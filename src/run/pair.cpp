@@ -6,6 +6,7 @@
 #include "run/execution_order.hpp"
 #include "run/lend.hpp"
 #include "run/local_numbers.hpp"
+#include "run/open.hpp"
 
 namespace assay::run {
 

@@ -11,7 +11,7 @@
 
 #include "base/interned_text.hpp"
 #include "base/result.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run {
 

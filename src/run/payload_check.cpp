@@ -5,7 +5,8 @@
 #include <cmath>
 
 #include "base/text.hpp"
-#include "run/run.hpp"
+#include "run/coverage.hpp"
+#include "run/record.hpp"
 #include "stats/whole_tensor.hpp"
 
 namespace assay::run {

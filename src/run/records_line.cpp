@@ -578,7 +578,7 @@ Result<RecordsLine> read_line(const Object& object, std::string_view line) {
 
   std::string_view role = "output";
   ASSAY_TRY_STATUS(take_text(object, key::kRole, &role));
-  const auto known_role = native::from_name<Role>(native::kRoleNames, role);
+  const auto known_role = native::from_name<Role>(kRoleNames, role);
   if (!known_role) return fail(Errc::Invalid, "unknown role '" + std::string(role) + "'");
   record.role = *known_role;
 

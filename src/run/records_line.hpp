@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run {
 

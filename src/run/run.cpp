@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/run.hpp"
 
 #include <algorithm>
 #include <compare>
@@ -10,6 +9,8 @@
 #include "base/file_source.hpp"
 #include "run/detect.hpp"
 #include "run/natural_sort.hpp"
+#include "run/open.hpp"
+#include "run/run.hpp"
 
 namespace assay::run {
 namespace {

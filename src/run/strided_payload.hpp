@@ -5,7 +5,7 @@
 #pragma once
 #include <string_view>
 
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 
 namespace assay::run::test {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run {
 

@@ -13,6 +13,7 @@
 #include "base/mapped_file.hpp"
 #include "base/thread_pool.hpp"
 #include "formats/safetensors.hpp"
+#include "run/load.hpp"
 #include "run/native_damage.hpp"
 #include "run/strided_payload.hpp"
 #include "stats/digest.hpp"

@@ -22,6 +22,7 @@
 #include "base/text.hpp"
 #include "capture/ggml/arguments.hpp"
 #include "capture/ggml/graph_topology.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::capture::ggml {
 namespace {
@@ -608,7 +609,7 @@ class Planner {
         storage.kind == Storage::kChanging)
       is_first = read_cache(fields, &value, &shown);
     if (value.slot < 0) share_content(storage, &value);
-    add_line(fields, shown, storage, value, native::Role::Input, argument, is_first);
+    add_line(fields, shown, storage, value, Role::Input, argument, is_first);
   }
 
   // The node that writes takes the rows of before, all others what they see after everything before
@@ -647,8 +648,8 @@ class Planner {
       is_first = window && take_content(fields, shown, &value);
     }
     if (is_first) node->slot = value.slot;
-    const int32_t line = add_line(fields, shown, storage, value, native::Role::Output,
-                                  GgmlSession::kResultSlot, is_first);
+    const int32_t line =
+        add_line(fields, shown, storage, value, Role::Output, GgmlSession::kResultSlot, is_first);
     // An operator that returns what it was given did not make it.
     if (value.producer < 0 || !node->alias) value.producer = line;
   }
@@ -661,7 +662,7 @@ class Planner {
 
   /// shown   the sizes of what is stored for this line; the tensor's own otherwise
   int32_t add_line(const TensorFields& fields, const Four& shown, const Storage& storage,
-                   const Value& value, native::Role role, size_t argument, bool is_first) {
+                   const Value& value, Role role, size_t argument, bool is_first) {
     native::Record record = record_of(index_);
     record.role = role;
     record.slot = session_.slot(argument);
@@ -677,7 +678,7 @@ class Planner {
     // A line with `like` says its content and device itself, and has plain values.
     line.can_repeat =
         !record.raw_bytes && record.device == nullptr && content_of_weight(storage, value).empty();
-    line.is_input = role == native::Role::Input;
+    line.is_input = role == Role::Input;
     // A line of a whole cache does not have the bytes of a window into it.
     line.slot = value.is_window && !is_first ? -1 : value.slot;
     line.is_first = is_first;

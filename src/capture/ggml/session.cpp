@@ -18,6 +18,7 @@
 #include "capture/common/host_guard.hpp"
 #include "capture/intake/take.hpp"
 #include "formats/native/step_header.hpp"
+#include "tensor/node.hpp"
 #include "writer/fork_guard.hpp"
 
 namespace assay::capture::ggml {
@@ -267,7 +268,7 @@ std::string GgmlSession::record_weight(const TensorView& view, native::Record re
     in_weights_ = true;
   }
   record.step = -1;
-  record.role = native::Role::Weight;
+  record.role = Role::Weight;
   if (settings_.statistics && !record.raw_bytes) record.stats = statistics_of(view);
   if (settings_.digest) record.digest = stats::digest(view);
   if (settings_.full) append_elements(*run_, view, record);

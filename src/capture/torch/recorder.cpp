@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "capture/intake/take.hpp"
 #include "stats/digest.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::capture {
 namespace {
@@ -143,7 +144,7 @@ void Session::Recorder::identify(native::Record& record) {
   record.value.storage_offset = value.storage_offset;
   record.value.version = sight.storage->version;
   if (at_hand_.is_made_here) return;
-  if (role_ != native::Role::Output) {
+  if (role_ != Role::Output) {
     at_hand_.producer = value.producer;
     record.value.producer = value.producer.number();
   }

@@ -3,13 +3,14 @@
 // bytes were seen before, and takes statistics and bytes of those that were not.
 #pragma once
 #include "capture/torch/session.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::capture {
 
 class Session::Recorder final : public LeafVisitor {
  public:
   Recorder(Session& session, SessionNode& node, const std::shared_ptr<StepProgress>& step,
-           uint64_t order, uint32_t call, native::Role role)
+           uint64_t order, uint32_t call, Role role)
       : session_(session),
         run_(*session.run_),
         node_(node),
@@ -59,9 +60,7 @@ class Session::Recorder final : public LeafVisitor {
   void skip(PyObject* tensor, const std::string* slot, std::string_view reason);
   void skip_unread(PyObject* tensor, const std::string* slot, std::string_view reason);
   void forget_look();
-  [[nodiscard]] bool is_result() const {
-    return operation_ != nullptr && role_ == native::Role::Output;
-  }
+  [[nodiscard]] bool is_result() const { return operation_ != nullptr && role_ == Role::Output; }
   void identify(native::Record& record);
   [[nodiscard]] bool is_negative_known(const StorageTable::Sight& sight);
   void describe(native::Record& record);
@@ -93,7 +92,7 @@ class Session::Recorder final : public LeafVisitor {
   const std::shared_ptr<StepProgress>& step_;
   uint64_t order_;
   uint32_t call_;
-  native::Role role_;
+  Role role_;
   const std::string* operation_ = nullptr;
   uint32_t operation_index_ = 0;
   bool is_view_ = false;

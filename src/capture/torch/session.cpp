@@ -12,6 +12,7 @@
 #include "capture/torch/recorder.hpp"
 #include "capture/torch/session_guards.hpp"
 #include "formats/native/step_header.hpp"
+#include "tensor/node.hpp"
 #include "writer/fork_guard.hpp"
 
 namespace assay::capture {
@@ -143,7 +144,7 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
     ++node.executed;
     open_step_file(step->step);
     if (!options_.inputs) return;
-    Recorder recorder(*this, node, step, frame.order, frame.call, native::Role::Input);
+    Recorder recorder(*this, node, step, frame.order, frame.call, Role::Input);
     walker_.walk_arguments(args, kwargs, recorder);
   });
   return is_recorded || frame.counts_step;
@@ -172,8 +173,7 @@ void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept 
     if (frame.step != nullptr && live()) {
       const AddedTime added(*frame.step);
       const Lock lock(*this);
-      Recorder recorder(*this, nodes_[number], frame.step, frame.order, frame.call,
-                        native::Role::Output);
+      Recorder recorder(*this, nodes_[number], frame.step, frame.order, frame.call, Role::Output);
       if (result == nullptr) {
         recorder.call_raised();
       } else if (options_.outputs) {
@@ -260,7 +260,7 @@ void Session::begin_weights(uint64_t expected_count) noexcept {
 }
 
 void Session::record_weight(uint32_t node, PyObject* tensor, std::string_view slot,
-                            native::Role role) noexcept {
+                            Role role) noexcept {
   if (!live() || !access_.is_tensor(tensor)) return;
   guarded([&] {
     const Lock lock(*this);

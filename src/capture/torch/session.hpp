@@ -22,6 +22,7 @@
 #include "capture/torch/storage_table.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "capture/torch/walker.hpp"
+#include "tensor/node.hpp"
 #include "writer/layouts/native_run.hpp"
 #include "writer/run_claim.hpp"
 
@@ -156,8 +157,7 @@ class Session {
 
   /// Records one parameter or buffer with step -1; between begin_weights() and end_weights().
   void begin_weights(uint64_t expected_count) noexcept;
-  void record_weight(uint32_t node, PyObject* tensor, std::string_view slot,
-                     native::Role role) noexcept;
+  void record_weight(uint32_t node, PyObject* tensor, std::string_view slot, Role role) noexcept;
   void end_weights() noexcept;
 
   void flush() noexcept;

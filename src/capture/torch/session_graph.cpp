@@ -8,6 +8,7 @@
 #include "capture/intake/host_threads.hpp"
 #include "capture/torch/recorder.hpp"
 #include "capture/torch/session_guards.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::capture {
 namespace {
@@ -81,7 +82,7 @@ void Session::record_graph_inputs(GraphRun& run, uint32_t number,
 void Session::record_graph_inputs_now(GraphRun& run, uint32_t number,
                                       std::span<PyObject* const> inputs) {
   const GraphOperator& op = graph_operators_[number];
-  Recorder recorder(*this, nodes_[op.node], run.step, run.order, run.call, native::Role::Input);
+  Recorder recorder(*this, nodes_[op.node], run.step, run.order, run.call, Role::Input);
   for (size_t i = 0; i < inputs.size(); ++i) {
     PyObject* tensor = inputs[i];
     if (tensor == Py_None) {
@@ -128,7 +129,7 @@ void Session::record_graph_operator(GraphRun& run, uint32_t number, PyObject* re
     if (!is_open) run.order = run.step->order++;
     ++nodes_[op.node].executed;
     if (op.inputs && !is_open) record_graph_inputs_now(run, number, inputs);
-    Recorder recorder(*this, nodes_[op.node], run.step, run.order, run.call, native::Role::Output);
+    Recorder recorder(*this, nodes_[op.node], run.step, run.order, run.call, Role::Output);
     for (size_t i = 0; i < outputs.size(); ++i)
       record_graph_operand(recorder, outputs[i], i, is_left_out(op.left_out_outputs, i));
   });

@@ -4,6 +4,7 @@
 #include "capture/torch/operator_mode.hpp"
 #include "capture/torch/recorder.hpp"
 #include "capture/torch/session_guards.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::capture {
 namespace {
@@ -103,8 +104,7 @@ void Session::record_operator(const OperatorSchema& schema, PyObject* args, PyOb
   arguments_json_.clear();
   bound_tensors_.clear();
   bind_arguments(schema, args, kwargs, access_, arguments_json_, bound_tensors_);
-  Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call,
-                    native::Role::Input);
+  Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call, Role::Input);
   recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
   recorder.begin_operator(arguments_json_, schema.writes);
   if (!options_.inputs) return;
@@ -143,8 +143,7 @@ void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObjec
     if (schema.is_mutable) note_writes(schema, args, kwargs);
     if (frame.step == nullptr) return;
     const AddedTime added(*frame.step, begin_ns);
-    Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call,
-                      native::Role::Output);
+    Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call, Role::Output);
     recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
     if (result == nullptr) {
       recorder.call_raised();

@@ -8,6 +8,7 @@
 #include "capture/torch/operator_mode.hpp"
 #include "capture/torch/python_compat.hpp"
 #include "capture/torch/session_object.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::capture {
 
@@ -179,8 +180,7 @@ PyObject* session_weights(PyObject* self, PyObject* list) {
       PyErr_SetString(PyExc_IndexError, "no such node");
       return nullptr;
     }
-    session.record_weight(node, tensor, slot,
-                          is_buffer != 0 ? native::Role::Buffer : native::Role::Weight);
+    session.record_weight(node, tensor, slot, is_buffer != 0 ? Role::Buffer : Role::Weight);
   }
   session.end_weights();
   Py_RETURN_NONE;

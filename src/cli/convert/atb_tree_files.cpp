@@ -20,7 +20,9 @@
 #include "formats/atb_types.hpp"
 #include "formats/native/schema.hpp"
 #include "run/folder.hpp"
+#include "run/load.hpp"
 #include "run/native_records.hpp"
+#include "run/open.hpp"
 #include "run/records_index.hpp"
 #include "run/run.hpp"
 
@@ -97,8 +99,7 @@ class ProcessFiles {
   static std::string path_of(const run::TensorRecord& record) {
     return record.step_name.str() + "/" + record.node.str() +
            (record.moment == run::Moment::Before ? "/before/" : "/after/") +
-           (record.role == run::Role::Input ? "intensor" : "outtensor") + record.slot.str() +
-           ".bin";
+           (record.role == Role::Input ? "intensor" : "outtensor") + record.slot.str() + ".bin";
   }
 
   static Status write(const std::string& path, const std::string& content) {

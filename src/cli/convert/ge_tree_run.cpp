@@ -19,6 +19,7 @@
 #include "formats/ge_file_name.hpp"
 #include "formats/graph_text.hpp"
 #include "run/folder.hpp"
+#include "run/load.hpp"
 
 namespace assay::cli {
 namespace {
@@ -159,7 +160,7 @@ class GeTreeRun {
       if (!record->problem.empty() || !record->dtype || !record->shape) continue;
       ASSAY_TRY(const auto index, index_of(*record));
       rows.push_back(formats::cann_statistics_row(
-          record->role == run::Role::Input, index, *record->dtype, *record->shape,
+          record->role == Role::Input, index, *record->dtype, *record->shape,
           record->stats ? *record->stats : stats::TensorStats()));
     }
     const std::string text = formats::write_cann_statistics(rows, chosen_statistics_);
@@ -188,15 +189,15 @@ class GeTreeRun {
     const TensorRecord& first = *operands.front();
     const std::string mode =
         first.op_type.str() == "Data" ? "output" : property(run_, "config.mode");
-    const auto is_usable = [](run::Role role) {
+    const auto is_usable = [](Role role) {
       return [role](const TensorRecord* record) {
         return record->role == role && record->problem.empty();
       };
     };
     const auto inputs =
-        static_cast<size_t>(std::ranges::count_if(operands, is_usable(run::Role::Input)));
+        static_cast<size_t>(std::ranges::count_if(operands, is_usable(Role::Input)));
     const auto outputs =
-        static_cast<size_t>(std::ranges::count_if(operands, is_usable(run::Role::Output)));
+        static_cast<size_t>(std::ranges::count_if(operands, is_usable(Role::Output)));
     return (mode != "output" && inputs < op.input_count) ||
            (mode != "input" && outputs < op.output_count);
   }
@@ -215,7 +216,7 @@ class GeTreeRun {
       if (!record->problem.empty()) continue;
       ASSAY_TRY(Tensor tensor, run::load_tensor(*record));
       ASSAY_TRY(const uint32_t index, index_of(*record));
-      const bool is_input = record->role == run::Role::Input;
+      const bool is_input = record->role == Role::Input;
       formats::CannTensor operand = operand_of(tensor.view);
       if (dump.has_operand_indices) operand.arg_index = index;
       if (!is_input) operand.origin = origin_of(op, index, tensor.view.dtype);

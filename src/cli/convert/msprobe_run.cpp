@@ -13,6 +13,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/tensor_files.hpp"
 #include "run/folder.hpp"
+#include "run/load.hpp"
 
 namespace assay::cli {
 namespace {
@@ -41,7 +42,7 @@ std::string module_path(const run::TensorRecord& record) {
 
 /// "model.norm" of the operator "model.norm::aten.mul.Tensor.1"; empty for other nodes.
 std::string module_around(const run::TensorRecord& record) {
-  return record.is_of_operator() ? name_part(run::module_of_node(record.node)) : std::string();
+  return record.is_of_operator() ? name_part(module_of_node(record.node)) : std::string();
 }
 
 /// A value that is no tensor, by the type that its text shows; null for None, as msprobe writes it.
@@ -89,7 +90,7 @@ struct Place {
 Place place_of(const run::TensorRecord& record) {
   constexpr std::string_view kKeywords = "kwargs.";
   const std::string slot = record.slot.empty() ? "0" : record.slot;
-  const bool is_input = record.role == run::Role::Input;
+  const bool is_input = record.role == Role::Input;
   if (is_input && slot.starts_with(kKeywords)) return {slot, slot.substr(kKeywords.size()), true};
   const bool has_place = parse_number<size_t>(slot.substr(0, slot.find('.'))).has_value();
   if (has_place) return {slot, slot, false};
@@ -148,7 +149,7 @@ class Writer {
   using Key = std::pair<int64_t, int>;  // step, rank
 
   static bool is_weight(const run::TensorRecord& record) {
-    return record.role == run::Role::Weight || record.role == run::Role::Buffer;
+    return record.role == Role::Weight || record.role == Role::Buffer;
   }
 
   [[nodiscard]] std::string folder_of(const Key& key) const {
@@ -174,7 +175,7 @@ class Writer {
       }
       weights_.erase(weights);
     }
-    const bool is_input = record.role == run::Role::Input;
+    const bool is_input = record.role == Role::Input;
     const Place where = place_of(record);
     ASSAY_TRY(
         ordered_json entry,

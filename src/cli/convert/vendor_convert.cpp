@@ -23,7 +23,8 @@
 #include "cli/visit_files.hpp"
 #include "run/folder.hpp"
 #include "run/ge_names.hpp"
-#include "run/run.hpp"
+#include "run/load.hpp"
+#include "run/record.hpp"
 
 namespace assay::cli {
 namespace {

@@ -28,7 +28,7 @@
 #include "cli/topology_files.hpp"
 #include "formats/cpu_profiling.hpp"
 #include "opcheck/choice.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::cli {
 namespace {
@@ -366,7 +366,7 @@ NodesOfRun nodes_of(const std::string& topology) {
     };
     const std::string name = text("opName");
     const std::string type = text("opType");
-    nodes.names.emplace_back(run::module_of_node(name));
+    nodes.names.emplace_back(module_of_node(name));
     if (type.starts_with(kGgml)) nodes.types.push_back(type.substr(kGgml.size()));
   }
   return nodes;

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "run/open.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {

@@ -16,6 +16,7 @@
 #include "cli/commands.hpp"
 #include "cli/dump/dump_request.hpp"
 #include "cli/interrupt.hpp"
+#include "run/open.hpp"
 
 namespace assay::cli {
 namespace {

@@ -14,6 +14,7 @@
 #include "cli/gate/gate_place.hpp"
 #include "cli/gate/program_output.hpp"
 #include "cli/interrupt.hpp"
+#include "run/open.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {

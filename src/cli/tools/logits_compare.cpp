@@ -14,7 +14,8 @@
 #include "cli/tools/tool_support.hpp"
 #include "formats/csv.hpp"
 #include "run/folder.hpp"
-#include "run/run.hpp"
+#include "run/load.hpp"
+#include "run/record.hpp"
 #include "vendor/msit/logits.hpp"
 
 namespace assay::cli {

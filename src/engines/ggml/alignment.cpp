@@ -28,7 +28,6 @@ using pair::StepTokens;
 using pair::token_keys;
 using pair::TokenKeys;
 using pair::torch_steps;
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 
@@ -242,7 +241,7 @@ class HfSide {
       const TensorRecord& record = run.records[i];
       if (record.kind != run::RecordKind::Operand || !record.value.empty()) continue;
       if (record.role != Role::Input && record.role != Role::Output) continue;
-      const size_t mark = record.node.find(run::kOperatorMark);
+      const size_t mark = record.node.find(kOperatorMark);
       if (mark == std::string::npos) {
         add_module(i);
       } else if (std::string_view(record.node).substr(0, mark).ends_with(".experts")) {

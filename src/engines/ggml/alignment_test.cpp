@@ -18,7 +18,6 @@ Result<pair::Matching> matching_of(const run::Run& golden, const run::Run& mine,
   return pair::match_runs(golden, mine, pairs, {});
 }
 
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 using Integers = std::vector<int64_t>;

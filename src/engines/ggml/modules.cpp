@@ -16,6 +16,7 @@
 #include "reference/ggml/operators.hpp"
 #include "reference/wide.hpp"
 #include "run/checkpoint.hpp"
+#include "run/load.hpp"
 #include "tensor/block_types.hpp"
 #include "tensor/convert.hpp"
 
@@ -32,7 +33,6 @@ using locate::Operator;
 using locate::Program;
 using locate::StoredWeight;
 using locate::Use;
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 

@@ -8,6 +8,7 @@
 #include "reference/ggml/operators.hpp"
 #include "run/checkpoint.hpp"
 #include "run/container.hpp"
+#include "run/load.hpp"
 
 namespace assay::engines::ggml {
 namespace {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "reference/wide.hpp"
+#include "run/load.hpp"
 
 namespace assay::engines::ggml {
 namespace {

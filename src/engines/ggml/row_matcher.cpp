@@ -16,7 +16,6 @@ using pair::Recipe;
 using pair::RecordPair;
 using pair::Rule;
 using pair::Side;
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/text.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::native {
 namespace {

@@ -16,6 +16,7 @@
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::native {
 

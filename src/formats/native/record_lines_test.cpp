@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "tensor/node.hpp"
+
 namespace assay::native {
 namespace {
 

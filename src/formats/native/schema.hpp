@@ -20,9 +20,6 @@ inline constexpr std::string_view kStepFileSuffix = ".safetensors";
 /// What a manifest is told by: the value of its key `format`.
 inline constexpr std::string_view kManifestFormat = "assay-run";
 
-/// Between the path of a module and an operator that ran in it: "model.norm::aten.mul.Tensor.1".
-inline constexpr std::string_view kOperatorMark = "::";
-
 /// "rank3" and, of a second process of the rank, "rank3-4711" -> 3
 [[nodiscard]] inline std::optional<int> rank_of_folder(std::string_view name) {
   if (!name.starts_with("rank")) return std::nullopt;
@@ -34,19 +31,11 @@ inline constexpr std::string_view kOperatorMark = "::";
   return rank;
 }
 
-/// What a tensor is to its node.
-enum class Role : uint8_t { Input, Output, Weight, Buffer };
-inline constexpr std::array<std::string_view, 4> kRoleNames = {"input", "output", "weight",
-                                                               "buffer"};
-
 /// What a line is about.
 enum class RecordKind : uint8_t { Tensor, Value, Skipped, Operator };
 inline constexpr std::array<std::string_view, 4> kRecordKindNames = {"tensor", "value", "skipped",
                                                                      "operator"};
 
-[[nodiscard]] constexpr std::string_view role_name(Role role) {
-  return kRoleNames[static_cast<size_t>(role)];
-}
 [[nodiscard]] constexpr std::string_view kind_name(RecordKind kind) {
   return kRecordKindNames[static_cast<size_t>(kind)];
 }

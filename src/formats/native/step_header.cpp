@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "base/json_text.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::native {
 namespace {

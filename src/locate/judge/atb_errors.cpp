@@ -70,14 +70,14 @@ class Records {
   }
   [[nodiscard]] std::optional<size_t> find(const CaseResult& one, const OutputRow& row) const {
     if (row.file.empty()) return std::nullopt;
-    const run::Role role = row.in_place ? run::Role::Input : run::Role::Output;
+    const Role role = row.in_place ? Role::Input : Role::Output;
     const auto found = places_.find(
         {one.description.rank, one.description.step, one.description.node, role, row.slot});
     return found == places_.end() ? std::nullopt : std::optional(found->second);
   }
 
  private:
-  using Place = std::tuple<int, std::string_view, std::string_view, run::Role, std::string_view>;
+  using Place = std::tuple<int, std::string_view, std::string_view, Role, std::string_view>;
   std::map<Place, size_t> places_;
 };
 

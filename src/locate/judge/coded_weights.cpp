@@ -7,6 +7,7 @@
 #include "compare/dequantise.hpp"
 #include "reference/movement/bytes.hpp"
 #include "reference/wide.hpp"
+#include "run/load.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/float_grid.hpp"
 

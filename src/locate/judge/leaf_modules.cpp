@@ -10,6 +10,7 @@
 #include "base/thread_pool.hpp"
 #include "locate/judge/leaf_functions.hpp"
 #include "locate/judge/strict_kernels.hpp"
+#include "run/load.hpp"
 
 namespace assay::locate {
 namespace {

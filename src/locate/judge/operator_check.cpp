@@ -7,6 +7,7 @@
 #include "base/ascii.hpp"
 #include "locate/judge/own_error.hpp"
 #include "locate/judge/strict_kernels.hpp"
+#include "run/open.hpp"
 
 namespace assay::locate {
 namespace {

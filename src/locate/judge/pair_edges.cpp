@@ -6,6 +6,7 @@
 
 #include "locate/judge/pair_tests.hpp"
 #include "reference/wide.hpp"
+#include "run/load.hpp"
 #include "run/strided_payload.hpp"
 
 namespace assay::locate {

@@ -12,6 +12,7 @@
 #include "locate/program/owner.hpp"
 #include "pair/merge_ranks.hpp"
 #include "reference/products/matmul.hpp"
+#include "run/load.hpp"
 
 namespace assay::locate {
 namespace {
@@ -82,7 +83,7 @@ class WeightTest {
     for (const std::string_view name : leaves.missing) {
       const auto found = pair_.golden.leaves.find(name);
       if (found != pair_.golden.leaves.end() &&
-          pair_.golden.run->records[found->second].role == run::Role::Weight)
+          pair_.golden.run->records[found->second].role == Role::Weight)
         tests_->weights_missing.emplace_back(name);
     }
   }

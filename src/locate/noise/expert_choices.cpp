@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "run/load.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -88,7 +89,7 @@ std::string parent_of(const std::string& path) {
 }  // namespace
 
 bool ExpertChoices::is_choice(const TensorRecord& record) {
-  return record.role == run::Role::Output && !record.node.empty() && record.dtype &&
+  return record.role == Role::Output && !record.node.empty() && record.dtype &&
          is_integer(*record.dtype) && record.shape && record.shape->size() >= 2 &&
          record.shape->span().back() >= 1 && record.shape->span().back() <= kMostChoices;
 }

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::locate {
 

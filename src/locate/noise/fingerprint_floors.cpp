@@ -5,6 +5,7 @@
 
 #include "locate/noise/floors.hpp"
 #include "run/fingerprint/fingerprint.hpp"
+#include "run/open.hpp"
 #include "run/pair.hpp"
 
 namespace assay::locate {

@@ -260,7 +260,7 @@ void drop_rare_sketches(Places* places, size_t fewest) {
 /// Role, slot and the module's path without layer numbers.
 std::string peers_of(const run::Run& run, const run::TensorRecord& record) {
   return run::layer_pattern(run::module_path(run, record.node)) + " " +
-         std::string(run::role_name(record.role)) + " " + record.slot + " " +
+         std::string(role_name(record.role)) + " " + record.slot + " " +
          std::to_string(record.step);
 }
 

@@ -57,7 +57,7 @@ class FloorJudge {
   FloorJudge(const run::Run& golden, const run::Run& mine, const FloorProfile& profile)
       : golden_(golden), mine_(mine), places_(golden), profile_(profile) {
     for (const TensorRecord& record : mine.records) {
-      if (record.role == run::Role::Output) called_.insert(run::module_path(mine, record.node));
+      if (record.role == Role::Output) called_.insert(run::module_path(mine, record.node));
     }
     other_inputs_ = have_other_inputs();
   }
@@ -114,8 +114,8 @@ class FloorJudge {
     });
   }
   static bool is_given(const TensorRecord& record) {
-    return pair::is_operand(record) && record.role == run::Role::Input && record.shape &&
-           record.dtype && is_integer(*record.dtype);
+    return pair::is_operand(record) && record.role == Role::Input && record.shape && record.dtype &&
+           is_integer(*record.dtype);
   }
 
   void judge_components(const Measured& one) {
@@ -187,7 +187,7 @@ class FloorJudge {
     finding.ratio = judgement.ratio;
     finding.err_out = profile_.statistics ? NAN : judgement.err_out;
     finding.noise_floor = judgement.floor;
-    finding.detail = std::string(run::role_name(record.role)) +
+    finding.detail = std::string(role_name(record.role)) +
                      (record.slot.empty() ? "" : " " + record.slot) + " of " +
                      (record.node.empty() ? "the model" : record.node) +
                      " is the first value beyond what healthy runs reach";
@@ -207,7 +207,7 @@ class FloorJudge {
     Finding finding = finding_at(one);
     finding.kind = FindingKind::Structure;
     finding.ratio = kInfinity;
-    finding.detail = std::string(run::role_name(record.role)) +
+    finding.detail = std::string(role_name(record.role)) +
                      (record.slot.empty() ? "" : " " + record.slot) +
                      " has another shape than golden's";
     found_.findings.push_back(std::move(finding));
@@ -238,7 +238,7 @@ class FloorJudge {
     std::string path = run::module_path(mine_, record.node);
     if (mine_.has(run::Trait::AtbOperations))
       return path.substr(0, std::min(path.rfind('/'), path.size()));
-    if (record.role == run::Role::Output) return path;
+    if (record.role == Role::Output) return path;
     while (!path.empty()) {
       const size_t end = path.find_last_of("./");
       path.resize(end == std::string::npos ? 0 : end);
@@ -276,7 +276,7 @@ class FloorJudge {
 
   static bool is_weight(const TensorRecord& record) {
     return pair::is_operand(record) &&
-           (record.role == run::Role::Weight || record.role == run::Role::Buffer) &&
+           (record.role == Role::Weight || record.role == Role::Buffer) &&
            (!record.dtype || is_float(*record.dtype));
   }
 
@@ -285,7 +285,7 @@ class FloorJudge {
     // A weight counts from its module's first call on.
     const auto consumer = std::ranges::find_if(mine_.records, [&](const TensorRecord& one) {
       return pair::is_operand(one) && one.node == record.node && one.rank == record.rank &&
-             (one.role == run::Role::Input || one.role == run::Role::Output);
+             (one.role == Role::Input || one.role == Role::Output);
     });
     const bool is_called = consumer != mine_.records.end();
     Finding finding;
@@ -324,7 +324,7 @@ bool has_only_statistics(const run::Run& golden, const run::Run& mine) {
     if (run.has(run::Trait::WithoutValues)) return false;
     return std::ranges::any_of(run.records, [](const TensorRecord& record) {
       return record.bytes && pair::is_operand(record) &&
-             (record.role == run::Role::Input || record.role == run::Role::Output);
+             (record.role == Role::Input || record.role == Role::Output);
     });
   };
   return !has_bytes(golden) || !has_bytes(mine);

@@ -11,6 +11,7 @@
 #include "locate/noise/error_classes.hpp"
 #include "locate/noise/expert_choices.hpp"
 #include "run/common_names.hpp"
+#include "run/load.hpp"
 #include "stats/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
@@ -58,7 +59,7 @@ FloatGrid coarser_grid(const std::optional<DType>& golden, const std::optional<D
 
 bool has_values_of_interest(const TensorRecord& record, bool statistics) {
   if (!pair::is_operand(record)) return false;
-  if (record.role != run::Role::Input && record.role != run::Role::Output) return false;
+  if (record.role != Role::Input && record.role != Role::Output) return false;
   if (record.dtype && !is_float(*record.dtype)) return false;
   return record.bytes || (statistics && record.stats);
 }
@@ -143,8 +144,8 @@ class Measurer {
     const auto is_result_of_call = [&](size_t i) {
       const TensorRecord& a = mine_.records[first];
       const TensorRecord& b = mine_.records[i];
-      return b.role == run::Role::Output && a.node == b.node && a.call == b.call &&
-             a.step == b.step && a.rank == b.rank;
+      return b.role == Role::Output && a.node == b.node && a.call == b.call && a.step == b.step &&
+             a.rank == b.rank;
     };
     if (!is_result_of_call(first) || (first > 0 && is_result_of_call(first - 1))) return;
     for (size_t i = first; i < mine_.records.size() && is_result_of_call(i); ++i) {

@@ -16,7 +16,6 @@
 namespace assay::locate {
 namespace {
 
-using run::Role;
 using run::TensorRecord;
 
 /// Ids of a file are below this; ours have the number of the rank above.

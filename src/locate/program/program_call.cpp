@@ -3,6 +3,7 @@
 #include "base/numbers.hpp"
 #include "locate/program/engine.hpp"
 #include "locate/program/program.hpp"
+#include "run/load.hpp"
 
 namespace assay::locate {
 namespace {

@@ -95,23 +95,23 @@ class TestRun {
     node_ = operation.node;
     type_ = name;
     run_.operations.push_back(operation);
-    for (const auto& [slot, input] : inputs) add(node_, type_, run::Role::Input, slot, input);
+    for (const auto& [slot, input] : inputs) add(node_, type_, Role::Input, slot, input);
   }
   Value add_output(const std::string& slot, Value output) {
-    output.producer = add(node_, type_, run::Role::Output, slot, output);
+    output.producer = add(node_, type_, Role::Output, slot, output);
     output.leaf.clear();
     return output;
   }
   void module_input(const std::string& module, const std::string& slot, const Value& input) {
-    add(module, "Module", run::Role::Input, slot, input);
+    add(module, "Module", Role::Input, slot, input);
   }
   void module_output(const std::string& module, const Value& output) {
-    add(module, "Module", run::Role::Output, "", output);
+    add(module, "Module", Role::Output, "", output);
   }
   /// Of step -1, as weights=True records them.
   void weight(const std::string& module, const std::string& slot, const Value& weight) {
     const int64_t running = std::exchange(step, -1);
-    add(module, "Module", run::Role::Weight, slot, weight);
+    add(module, "Module", Role::Weight, slot, weight);
     step = running;
   }
 
@@ -122,8 +122,8 @@ class TestRun {
   [[nodiscard]] Program program() { return make_program(run()); }
 
  private:
-  int64_t add(const std::string& node, const std::string& type, run::Role role,
-              const std::string& slot, const Value& value) {
+  int64_t add(const std::string& node, const std::string& type, Role role, const std::string& slot,
+              const Value& value) {
     run::TensorRecord record;
     record.rank = rank;
     record.step = step;
@@ -139,7 +139,7 @@ class TestRun {
     record.strides = contiguous_strides(value.shape);
     record.bytes = run::ByteLocation{folder_ + "/bytes", "", value.offset, value.size_bytes, true};
     record.value_id = value.id;
-    if (role == run::Role::Input) record.producer = value.producer;
+    if (role == Role::Input) record.producer = value.producer;
     record.leaf = value.leaf;
     run_.records.push_back(record);
     return static_cast<int64_t>(record.order);

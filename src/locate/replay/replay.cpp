@@ -15,6 +15,7 @@
 #include "reference/aten/selection.hpp"
 #include "reference/wide.hpp"
 #include "run/common_names.hpp"
+#include "run/load.hpp"
 #include "tensor/float_grid.hpp"
 
 namespace assay::locate {
@@ -167,8 +168,7 @@ void Replay::find_constant_operators() {
 
 bool Replay::is_buffer(const std::string& leaf) const {
   const auto found = golden_.leaves.find(leaf);
-  return found != golden_.leaves.end() &&
-         golden_.run->records[found->second].role == run::Role::Buffer;
+  return found != golden_.leaves.end() && golden_.run->records[found->second].role == Role::Buffer;
 }
 
 namespace {
@@ -263,7 +263,7 @@ void Replay::find_autocast(const TypeCounts& types) {
   bool any = false;
   for (const auto& [name, record] : mine_.leaves) {
     const run::TensorRecord& leaf = mine_.run->records[record];
-    if (leaf.role == run::Role::Buffer || !leaf.dtype || !is_float(*leaf.dtype)) continue;
+    if (leaf.role == Role::Buffer || !leaf.dtype || !is_float(*leaf.dtype)) continue;
     if (!is_narrower(*narrowest, *leaf.dtype)) return;
     any = true;
   }
@@ -439,7 +439,7 @@ class Replay::Machine {
       if (const run::TensorRecord* own = own_weight(replay_.state_.leaf(value.value)))
         return run::load_as_stored(*own);
       const std::string& lonely = replay_.mine_.lonely_weight;
-      if (!lonely.empty() && real && record.role != run::Role::Buffer && record.shape &&
+      if (!lonely.empty() && real && record.role != Role::Buffer && record.shape &&
           record.shape->size() > 1)
         return fail(Errc::Unsupported, "the run under test's " + replay_.state_.leaf(value.value) +
                                            " is not known: its file has " + lonely +
@@ -512,7 +512,7 @@ class Replay::Machine {
               !has_more_rows(*mine->shape, *golden.shape));
     }
     const auto is_wrapper = [&](const run::TensorRecord& one) {
-      return one.role == run::Role::Weight && !one.bytes && !one.stats && !one.digest &&
+      return one.role == Role::Weight && !one.bytes && !one.stats && !one.digest &&
              leaf == (one.node.empty() ? one.slot.str() : one.node + "." + one.slot);
     };
     if (std::ranges::any_of(replay_.mine_.run->records, is_wrapper)) return true;
@@ -538,8 +538,8 @@ class Replay::Machine {
   [[nodiscard]] const run::TensorRecord* captured_buffer(const std::string& leaf,
                                                          const run::TensorRecord& golden) const {
     const run::TensorRecord* own = replay_.leaf_of_mine(leaf);
-    return own != nullptr && own->role == run::Role::Buffer && own->shape == golden.shape ? own
-                                                                                          : nullptr;
+    return own != nullptr && own->role == Role::Buffer && own->shape == golden.shape ? own
+                                                                                     : nullptr;
   }
 
   /// A kernel that multiplies with a stored weight converts the activation to go with its type.

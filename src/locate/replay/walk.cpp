@@ -20,6 +20,7 @@
 #include "reference/products/matmul.hpp"
 #include "reference/wide.hpp"
 #include "run/common_names.hpp"
+#include "run/load.hpp"
 #include "run/strided_payload.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/equal_bytes.hpp"

@@ -187,7 +187,7 @@ class Locator {
 
   bool is_buffer(const Finding& finding) const {
     return finding.kind == FindingKind::Weight && finding.mine_record != kNone &&
-           mine_.run->records[finding.mine_record].role == run::Role::Buffer;
+           mine_.run->records[finding.mine_record].role == Role::Buffer;
   }
 
   /// Findings say where they are in the captured graph, and stand in its order.

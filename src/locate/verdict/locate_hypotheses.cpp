@@ -7,6 +7,7 @@
 #include "locate/noise/error_classes.hpp"
 #include "locate/verdict/hypotheses.hpp"
 #include "pair/ranks.hpp"
+#include "run/load.hpp"
 
 namespace assay::locate {
 namespace {

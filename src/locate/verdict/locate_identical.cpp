@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/verdict/locate_identical.hpp"
+#include "run/load.hpp"
 #include "stats/whole_tensor.hpp"
 
 #include <set>
@@ -12,7 +13,7 @@ namespace {
 using run::TensorRecord;
 
 bool is_output(const TensorRecord& record) {
-  return record.role == run::Role::Output && pair::is_operand(record);
+  return record.role == Role::Output && pair::is_operand(record);
 }
 
 std::optional<stats::Digest> digest_of(const TensorRecord& record) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "reference/wide.hpp"
+#include "run/load.hpp"
 
 namespace assay::locate {
 

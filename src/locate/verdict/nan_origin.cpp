@@ -15,7 +15,6 @@
 namespace assay::locate {
 namespace {
 
-using run::Role;
 using run::TensorRecord;
 
 /// Masks are filled with the lowest value of a type; a narrower type has infinity there.
@@ -183,7 +182,7 @@ class NanSearch {
     const TensorRecord& record = mine_.records[index];
     const Execution& one = executions_.at(key_of(record));
     const std::string path = run::module_path(mine_, record.node);
-    const size_t mark = path.find(run::kOperatorMark);
+    const size_t mark = path.find(kOperatorMark);
     const bool is_atb = mine_.has(run::Trait::AtbOperations);
     const bool is_operation = mark != std::string::npos || is_atb;
     Finding finding;

@@ -3,6 +3,7 @@
 
 #include "base/numbers.hpp"
 #include "locate/program/test_program.hpp"
+#include "run/load.hpp"
 
 namespace assay::locate {
 namespace {

@@ -12,11 +12,11 @@
 #include "pair/first_inputs.hpp"
 #include "pair/ranks.hpp"
 #include "run/common_names.hpp"
+#include "run/load.hpp"
 
 namespace assay::locate {
 namespace {
 
-using run::Role;
 using run::TensorRecord;
 
 /// Replicas that were each rounded once more may differ by this many roundings; ranks that only
@@ -131,7 +131,7 @@ class RankSearch {
 
  private:
   static bool is_output(const TensorRecord& record) {
-    return pair::is_operand(record) && record.role == run::Role::Output;
+    return pair::is_operand(record) && record.role == Role::Output;
   }
   static std::string place_without_rank(const run::Run& run, const TensorRecord& record) {
     const std::string place = pair::place_of(run, record);
@@ -181,7 +181,7 @@ class RankSearch {
     finding.confidence = Confidence::Medium;
     finding.rank = record.rank;
     finding.step = record.step;
-    finding.module = run::module_of_node(path);
+    finding.module = module_of_node(path);
     finding.node = record.node;
     finding.op_type = record.op_type;
     finding.slot = record.slot;

@@ -9,6 +9,7 @@
 
 #include "locate/program/padding.hpp"
 #include "reference/wide.hpp"
+#include "run/load.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {

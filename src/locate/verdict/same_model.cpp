@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "measure/metrics.hpp"
 #include "pair/ranks.hpp"
+#include "run/load.hpp"
 
 namespace assay::locate {
 namespace {

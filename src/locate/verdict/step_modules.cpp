@@ -14,7 +14,6 @@ namespace {
 
 using pair::RowSelection;
 using pair::StepRows;
-using run::Role;
 using run::Run;
 using run::TensorRecord;
 

@@ -10,6 +10,7 @@
 
 #include "locate/verdict/locate.hpp"
 #include "pair/step_tokens.hpp"
+#include "tensor/node.hpp"
 
 namespace assay::locate {
 
@@ -43,7 +44,7 @@ class StepModules {
     size_t axis = 0;
     int64_t first = 0;  // of the next record, among all rows of the records so far
   };
-  using RecordKey = std::tuple<int64_t, std::string, run::Role, uint32_t, std::string>;
+  using RecordKey = std::tuple<int64_t, std::string, Role, uint32_t, std::string>;
   static RecordKey key_of(const run::Run& run, const run::TensorRecord& record, int64_t step);
   void add(const run::Run& golden, size_t index, const std::vector<const pair::StepRows*>& steps);
   [[nodiscard]] std::optional<Rows> rows_of(const run::Run& golden, const run::TensorRecord& record,

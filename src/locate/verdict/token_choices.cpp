@@ -13,6 +13,7 @@
 #include "pair/places.hpp"
 #include "pair/ranks.hpp"
 #include "reference/wide.hpp"
+#include "run/load.hpp"
 #include "run/logits.hpp"
 #include "tensor/convert.hpp"
 

@@ -41,7 +41,7 @@ Columns<PageRow> place_columns() {
   return {{"level", [](const PageRow& row) { return Cell::of(row.levels); }},
           {"module", [](const PageRow& row) { return Cell::of(row.module); }},
           {"operator", of(mine_record, operator_of)},
-          {"role", of(mine_record, [](const R& one) { return run::role_name(one.role); })},
+          {"role", of(mine_record, [](const R& one) { return role_name(one.role); })},
           {"slot", of(mine_record, &R::slot)},
           {"call", of(mine_record, &R::call)},
           {"rounding", [](const PageRow& row) {

@@ -198,7 +198,7 @@ std::map<GraphKey, TextStructure::Dumped> dumped_of(const run::Run& run,
       if (record.kind != run::RecordKind::Operand) continue;
       TextStructure::Operands& one = dumped[record.node];
       one.type = record.op_type;
-      ++(record.role == run::Role::Input ? one.inputs : one.outputs);
+      ++(record.role == Role::Input ? one.inputs : one.outputs);
     }
     for (const auto& [name, operands] : dumped) {
       TextStructure::Operands& most = all[{step.rank, step.graph}][name];

@@ -270,7 +270,7 @@ RecordLinks links_of(const DataFlow& flow, size_t record, size_t limit) {
   if (record >= flow.value_of_record.size()) return links;
   const uint32_t node = flow.node_of_record[record];
   const uint32_t value = flow.value_of_record[record];
-  const bool is_output = flow.run->records[record].role == run::Role::Output;
+  const bool is_output = flow.run->records[record].role == Role::Output;
   if (node != kNoIndex && is_output) links.producers = producers_of(flow, node);
   if (value != kNoIndex) {
     if (node != kNoIndex && !is_output) {

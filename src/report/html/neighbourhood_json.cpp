@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "report/html/neighbourhood.hpp"
+#include "run/load.hpp"
 
 namespace assay::report::html {
 namespace {

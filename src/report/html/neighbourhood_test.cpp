@@ -257,7 +257,7 @@ TEST(LinksOf, SayWhoReadsAParameter) {
   const run::Run& made = run.run();
   const DataFlow flow = data_flow(made);
   const size_t weight = made.records.size() - 1;
-  ASSERT_EQ(made.records[weight].role, run::Role::Weight);
+  ASSERT_EQ(made.records[weight].role, Role::Weight);
   EXPECT_THAT(names_of(flow, links_of(flow, weight).consumers),
               ElementsAre("norm::aten.mul.Tensor.0 other"));
   EXPECT_EQ(node_of(flow, weight), find(flow, "norm::aten.mul.Tensor.0"));
@@ -287,12 +287,12 @@ TEST(NodeOf, TakesAFindingsTensorThenItsNodeThenItsModule) {
 struct ModuleRun {
   run::Run run;
   ModuleRun() { run.layout = run::Layout::Native; }
-  void add(const std::string& node, run::Role role, uint64_t value, int64_t step = 0) {
+  void add(const std::string& node, Role role, uint64_t value, int64_t step = 0) {
     run::TensorRecord record;
     record.node = node;
     record.op_type = "Module";
     record.role = role;
-    record.slot = role == run::Role::Input ? "0" : "";
+    record.slot = role == Role::Input ? "0" : "";
     record.step = step;
     record.order = run.records.size();
     record.dtype = DType::Float32;
@@ -300,8 +300,8 @@ struct ModuleRun {
     record.digest = stats::Digest{0, value};
     run.records.push_back(record);
   }
-  void in(const std::string& node, uint64_t value) { add(node, run::Role::Input, value); }
-  void out(const std::string& node, uint64_t value) { add(node, run::Role::Output, value); }
+  void in(const std::string& node, uint64_t value) { add(node, Role::Input, value); }
+  void out(const std::string& node, uint64_t value) { add(node, Role::Output, value); }
 };
 
 /// embed -> drop (hands through) -> layers.0 (norm, mlp) -> head
@@ -410,7 +410,7 @@ TEST(DataFlow, GivesParametersToTheirModulesWhereNothingSaysWhoReadsThem) {
   run::TensorRecord weight;
   weight.step = -1;
   weight.node = "layers.0.norm";
-  weight.role = run::Role::Weight;
+  weight.role = Role::Weight;
   weight.slot = "weight";
   weight.dtype = DType::Float32;
   weight.shape = Dims{3};
@@ -450,7 +450,7 @@ run::TopologyNode operation(const std::string& name, const Names& inputs, const 
 
 /// A record for every tensor that has a name.
 void add_records(const run::TopologyNode& node, int64_t step, run::Run* run) {
-  const auto add = [&](run::Role role, size_t slot, const std::string& mark) {
+  const auto add = [&](Role role, size_t slot, const std::string& mark) {
     run::TensorRecord record;
     record.node = node.name;
     record.op_type = node.type;
@@ -463,9 +463,9 @@ void add_records(const run::TopologyNode& node, int64_t step, run::Run* run) {
     record.shape = Dims{4};
     run->records.push_back(record);
   };
-  for (size_t i = 0; i < node.inputs.size(); ++i) add(run::Role::Input, i, "");
+  for (size_t i = 0; i < node.inputs.size(); ++i) add(Role::Input, i, "");
   for (const run::TopologyNode& child : node.children) add_records(child, step, run);
-  for (size_t i = 0; i < node.outputs.size(); ++i) add(run::Role::Output, i, "");
+  for (size_t i = 0; i < node.outputs.size(); ++i) add(Role::Output, i, "");
 }
 
 /// Of ATB: a layer that writes a cache in place and reads it, and a head; in two steps.
@@ -582,8 +582,8 @@ struct GraphRun {
   }
   void text(const std::string& name, const std::string& content) { folder.put(name, content); }
   void op(const std::string& name, size_t inputs, size_t outputs) {
-    for (const run::Role role : {run::Role::Input, run::Role::Output}) {
-      for (size_t i = 0; i < (role == run::Role::Input ? inputs : outputs); ++i) {
+    for (const Role role : {Role::Input, Role::Output}) {
+      for (size_t i = 0; i < (role == Role::Input ? inputs : outputs); ++i) {
         run::TensorRecord record;
         record.node = name;
         record.op_type = "T";

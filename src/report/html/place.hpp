@@ -11,14 +11,14 @@ namespace assay::report::html {
 
 /// "model.layers.0.mlp" of a module's record and of those of operators in it.
 [[nodiscard]] inline std::string module_of(const run::Run& run, const run::TensorRecord& record) {
-  return pair::shared_node_name(run, run::module_of_node(record.node));
+  return pair::shared_node_name(run, module_of_node(record.node));
 }
 
 /// "aten.mul.Tensor.1" of "model.norm::aten.mul.Tensor.1"; empty where no operator is named.
 [[nodiscard]] inline std::string_view operator_in(std::string_view node) {
-  const size_t mark = node.find(run::kOperatorMark);
+  const size_t mark = node.find(kOperatorMark);
   return mark == std::string_view::npos ? std::string_view()
-                                        : node.substr(mark + run::kOperatorMark.size());
+                                        : node.substr(mark + kOperatorMark.size());
 }
 
 /// The same of a record; empty for one of a module.

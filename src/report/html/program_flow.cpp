@@ -273,8 +273,7 @@ class ProgramFlow {
     for (const auto& [name, record] : program_.leaves) {
       const uint32_t value = leaf_value(name, record);
       flow.values[value].record = static_cast<uint32_t>(record);
-      if (run_.records[record].role != run::Role::Input)
-        flow.values[value].leaf = FlowLeaf::Parameter;
+      if (run_.records[record].role != Role::Input) flow.values[value].leaf = FlowLeaf::Parameter;
       if (flow.value_of_record[record] == kNoIndex) flow.value_of_record[record] = value;
       if (has_operators_) continue;
       const size_t dot = name.rfind('.');

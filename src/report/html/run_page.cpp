@@ -56,7 +56,7 @@ Columns<Shown> run_columns() {
           {"data_path", of(record_of, compare::record_path)},
           {"module", [](const Shown& row) { return Cell::of(module_of(row.run, row.record)); }},
           {"operator", of(record_of, operator_of)},
-          {"role", of(record_of, [](const R& one) { return run::role_name(one.role); })},
+          {"role", of(record_of, [](const R& one) { return role_name(one.role); })},
           {"slot", of(record_of, &R::slot)},
           {"call", of(record_of, &R::call)}};
 }

@@ -12,7 +12,6 @@
 namespace assay::report::html {
 namespace {
 
-using run::Role;
 using run::TensorRecord;
 
 class ExecutionBuilder {

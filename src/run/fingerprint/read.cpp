@@ -339,9 +339,9 @@ class Reader {
     one->op_type = *type;
     one->module = *module;
     one->module_call = static_cast<uint32_t>(call);
-    one->node = number < 0 ? tables_.texts[static_cast<size_t>(-1 - number)]
-                           : *module + std::string(native::kOperatorMark) + *type + "." +
-                                 std::to_string(number);
+    one->node = number < 0
+                    ? tables_.texts[static_cast<size_t>(-1 - number)]
+                    : *module + std::string(kOperatorMark) + *type + "." + std::to_string(number);
     one->order = *place += static_cast<uint64_t>(further);
     ASSAY_TRY(const int64_t known,
               (*columns)[column::kArguments].next(0, static_cast<int64_t>(arguments->size())));
@@ -376,8 +376,8 @@ class Reader {
   Status read_record(size_t behind, GroupColumns* columns) {
     ASSAY_TRY(const int64_t of,
               (*columns)[column::kOf].next(0, static_cast<int64_t>(behind - first_operation_)));
-    ASSAY_TRY(const int64_t role, (*columns)[column::kRole].next(
-                                      0, static_cast<int64_t>(native::kRoleNames.size()) - 1));
+    ASSAY_TRY(const int64_t role,
+              (*columns)[column::kRole].next(0, static_cast<int64_t>(kRoleNames.size()) - 1));
     ASSAY_TRY(const std::string* slot, (*columns)[column::kSlot].next_of(tables_.texts));
     ASSAY_TRY(const int64_t state,
               (*columns)[column::kState].next(0, static_cast<int64_t>(State::Problem)));

@@ -12,6 +12,7 @@
 #include "run/fingerprint/fingerprint.hpp"
 #include "run/fingerprint/numbers.hpp"
 #include "run/fingerprint/schema.hpp"
+#include "run/load.hpp"
 #include "run/logits.hpp"
 #include "run/strided_payload.hpp"
 #include "stats/whole_tensor.hpp"
@@ -415,7 +416,7 @@ class Writer {
   /// The last number of "module::aten.mul.Tensor.1"; of another node the number of its text, below
   /// zero.
   int64_t number_in_node(const OperationRecord& one) {
-    const std::string start = one.module + std::string(native::kOperatorMark) + one.op_type + ".";
+    const std::string start = one.module + std::string(kOperatorMark) + one.op_type + ".";
     if (one.node.starts_with(start)) {
       const auto number = parse_number<uint32_t>(std::string_view(one.node).substr(start.size()));
       if (number && start + std::to_string(*number) == one.node) return *number;

@@ -10,7 +10,7 @@
 #include <unordered_set>
 
 #include "run/natural_sort.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 #include "run/sources/atb_tree_nodes.hpp"
 
 namespace assay::run::sources {

@@ -12,7 +12,7 @@
 
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
-#include "run/run.hpp"
+#include "run/record.hpp"
 
 namespace assay::run::sources {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "writer/layouts/native_run.hpp"
+#include "tensor/node.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -204,7 +205,7 @@ TEST(NativeRun, WritesOperatorsAndTheValuesBetweenThem) {
   run->push_record(std::move(line), {}, {}, R"({"self":{"tensor":"self"},"other":2})");
   input.kind = native::RecordKind::Tensor;
   input.writes = nullptr;
-  input.role = native::Role::Input;
+  input.role = Role::Input;
   input.slot = run->intern("self");
   input.dtype_name = "float32";
   input.has_shape = true;
@@ -212,7 +213,7 @@ TEST(NativeRun, WritesOperatorsAndTheValuesBetweenThem) {
   native::Record output = input;
   const std::vector<int64_t> shape = {4};
   run->push_record(std::move(input), shape, {});
-  output.role = native::Role::Output;
+  output.role = Role::Output;
   output.slot = run->intern("");
   output.value = {.id = 6, .storage = 3, .leaf = run->intern("model.norm.weight")};
   run->push_record(std::move(output), shape, {});
