@@ -8,28 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ray_hosts import LAYERS, Hosts, binary, files_of, halves_of, rows_of, write_run
 
-ray = pytest.importorskip("ray")
-from own_folders import (  # noqa: E402
-    WatchedHosts,
-    alone,
-    fresh,
-    may_have_namespaces,
-    own_namespace,
-    report_of,
-    rows_of,
-    said,
-    slow_part,
-)
-from test_ray_compare import LAYERS, STEPS, binary, write_run  # noqa: E402
-
-__all__ = ["fresh", "may_have_namespaces"]
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("may_have_namespaces")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
+STEPS = 2
 RANKS = 4
 
 
@@ -44,69 +30,51 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(folder / "golden", golden)
     write_run(folder / "mine", mine)
     write_run(folder / "one", {0: golden[0]})
-    halves = {half: [np.ascontiguousarray(t[:, half * 8 :][:, :8]) for t in golden[0]] for half in (0, 1)}
-    write_run(folder / "halves", halves)
+    write_run(folder / "halves", halves_of(golden[0]))
     return folder
 
 
-@pytest.fixture(scope="module")
-def hosts(whole: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Ranks 0 and 1 on the first host, 2 and 3 on the second; "one" on the first, of "halves" one each."""
-    place = tmp_path_factory.mktemp("hosts")
-    made = WatchedHosts(place, 2)
-    for run in ("golden", "mine"):
-        made.give(0, whole, f"{run}/manifest.json", f"{run}/rank0", f"{run}/rank1")
-        made.give(1, whole, f"{run}/manifest.json", f"{run}/rank2", f"{run}/rank3")
-    made.give(0, whole, "one", "halves/manifest.json", "halves/rank0")
-    made.give(1, whole, "halves/manifest.json", "halves/rank1")
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def watched(hosts: WatchedHosts) -> WatchedHosts:
-    """The same, with no parts done yet."""
-    hosts.clear()
+def given(whole: Path, hosts: Hosts) -> Hosts:
+    """Ranks 0 and 1 on the first host, 2 and 3 on the second; "one" on the first, of "halves" one each."""
+    for run in ("golden", "mine"):
+        hosts.give(0, whole, f"{run}/manifest.json", f"{run}/rank0", f"{run}/rank1")
+        hosts.give(1, whole, f"{run}/manifest.json", f"{run}/rank2", f"{run}/rank3")
+    hosts.give(0, whole, "one", "halves/manifest.json", "halves/rank0")
+    hosts.give(1, whole, "halves/manifest.json", "halves/rank1")
     return hosts
 
 
-@pytest.mark.parametrize(("golden", "mine"), [("golden", "mine"), ("one", "halves")])
-def test_hosts_with_ranks_of_their_own_give_the_report_of_all(whole, hosts, tmp_path, golden, mine):
-    words = [hosts.data / golden, hosts.data / mine, "-cl", "api", "--jsonl"]
-    here = alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
-    there = hosts.run("compare", *words, "-o", tmp_path / "there")
-    assert there.stderr == here.stderr
-    assert (said(there), there.returncode) == (said(here), here.returncode)
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+def comparison(hosts: Hosts) -> list[object]:
+    """Its words, for golden and mine."""
+    return [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl", "-o", "report"]
+
+
+def test_shards_of_several_hosts_give_the_report_of_all(whole, given: Hosts, tmp_path):
+    words = [given.data / "one", given.data / "halves", "-cl", "api", "--jsonl", "-o", "report"]
+    given.check_both(tmp_path, "compare", *words, whole=whole)
     rows = rows_of(tmp_path / "here")
     assert len(rows) >= STEPS * LAYERS
     assert not any(row["cmp_fail_reason"] for row in rows)
 
 
-def test_a_page_is_that_of_all(whole, hosts, tmp_path):
-    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "-o", tmp_path / "report"]
-    alone(whole, hosts.data, "compare", *words, "--html", tmp_path / "here.html")
-    hosts.run("compare", *words, "--html", tmp_path / "there.html")
-    assert (tmp_path / "there.html").read_bytes() == (tmp_path / "here.html").read_bytes()
-
-
-def test_what_is_done_is_not_done_again(whole, watched, tmp_path):
-    words = [watched.data / "golden", watched.data / "mine", "-cl", "api", "--jsonl"]
-    alone(whole, watched.data, "compare", *words, "-o", tmp_path / "here")
-    for name in ("first", "second"):
-        watched.run("compare", *words, "--resume", tmp_path / "kept", "-o", tmp_path / name)
-        assert report_of(tmp_path / name) == report_of(tmp_path / "here")
-        assert len(watched.parts()) == RANKS * STEPS
-
-
-def test_a_worker_that_is_killed_is_replaced(whole, watched, tmp_path):
-    (watched.folder / "kill").touch()
-    words = [watched.data / "golden", watched.data / "mine", "-cl", "api", "--jsonl"]
-    alone(whole, watched.data, "compare", *words, "-o", tmp_path / "here")
-    there = watched.run("compare", *words, "-o", tmp_path / "there")
-    assert not (watched.folder / "kill").exists()
+def test_what_is_done_is_not_done_again(whole, given: Hosts, tmp_path):
+    """But for the part of a worker that is killed."""
+    given.order("kill")
+    words = [*comparison(given), "--html", "page.html"]
+    resume = ("--resume", tmp_path / "kept")
+    there = given.check_both(tmp_path, "compare", *words, whole=whole, only_there=resume)
     assert (there.returncode, there.stderr) == (0, "")
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    assert not given.is_ordered("kill")
+    rows = rows_of(tmp_path / "here")
+    assert len(rows) >= STEPS * LAYERS
+    assert not any(row["cmp_fail_reason"] for row in rows)
+    assert len(given.parts()) == RANKS * STEPS + 1
+    given.forget_parts()
+    (tmp_path / "again").mkdir()
+    given.run("compare", *words, *resume, cwd=tmp_path / "again")
+    assert given.parts() == []
+    assert files_of(tmp_path / "again") == files_of(tmp_path / "here")
 
 
 def give_lists(whole: Path, folder: Path) -> Path:
@@ -118,67 +86,52 @@ def give_lists(whole: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def payloads_only(whole: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Hosts without lists: ranks 0 and 1 on the first, 2 and 3 on the second."""
-    place = tmp_path_factory.mktemp("payloads")
-    made = WatchedHosts(place, 2)
-    for run in ("golden", "mine"):
-        for rank in range(RANKS):
-            for file in (whole / run / f"rank{rank}").glob("*.safetensors"):
-                made.give(rank // 2, whole, str(file.relative_to(whole)))
-    yield made
-    made.close()
+def give_payloads(whole: Path, hosts: Hosts) -> None:
+    """No lists: of ranks 0 and 1 to the first host, of 2 and 3 to the second."""
+    for file in whole.glob("*/rank*/*.safetensors"):
+        hosts.give(int(file.parent.name[4:]) // 2, whole, str(file.relative_to(whole)))
 
 
-@pytest.mark.parametrize("kind", ["hosts", "payloads_only"])
+@pytest.mark.parametrize("has_lists", [True, False])
 @pytest.mark.parametrize("command", ["compare", "locate", "show"])
-def test_the_command_s_host_has_the_lists_only(whole, request, tmp_path, command, kind):
-    hosts = request.getfixturevalue(kind)
+def test_the_command_s_host_has_the_lists_only(whole, hosts: Hosts, request, tmp_path, command, has_lists):
+    """The hosts have them, too, or have only what they are of."""
+    if has_lists:
+        request.getfixturevalue("given")
+    else:
+        give_payloads(whole, hosts)
     lists = give_lists(whole, tmp_path / "lists")
-    words = [hosts.data / "golden", *([hosts.data / "mine"] if command != "show" else ["layers.2", "--values"])]
-    more = {name: ["--jsonl", "-o", tmp_path / name] if command == "compare" else [] for name in ("here", "there")}
-    with own_namespace(whole, hosts.data):
-        here = subprocess.run([binary(), command, *map(str, [*words, *more["here"]])], capture_output=True, text=True)
-    with own_namespace(lists, hosts.data):
-        there = hosts.run(command, *words, *more["there"])
-    assert (said(there), there.stderr, there.returncode) == (said(here), here.stderr, here.returncode)
-    if command == "compare":
-        assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    golden, mine = hosts.data / "golden", hosts.data / "mine"
+    words = {
+        "compare": [golden, mine, "--jsonl", "-o", "report"],
+        "locate": [golden, mine],
+        "show": [golden, "layers.2", "--values"],
+    }[command]
+    hosts.check_both(tmp_path, command, *words, whole=whole, at_the_command=lists)
+    assert bool(files_of(tmp_path / "here")) == (command == "compare")
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         ("show", ["golden"]),
-        ("show", ["mine", "layers.1", "--stats", "--rank", "2"]),
-        ("show", ["golden", "layers.2", "--values", "--step", "1"]),
+        ("show", ["mine", "layers.1", "--stats", "--values", "--rank", "0,2", "--step", "1"]),
         ("locate", ["golden", "mine"]),
         ("locate", ["golden", "golden", "--json"]),
     ],
 )
-def test_what_is_printed_is_that_of_all(whole, hosts, command, words):
-    words = [hosts.data / word if word in ("golden", "mine") else word for word in words]
-    with own_namespace(whole, hosts.data):
-        here = subprocess.run([binary(), command, *map(str, words)], capture_output=True, text=True, timeout=120)
-    there = hosts.run(command, *words)
-    assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
-    assert here.stdout
+def test_what_is_printed_is_that_of_all(whole, given: Hosts, tmp_path, command, words):
+    words = [given.data / word if word in ("golden", "mine") else word for word in words]
+    assert given.check_both(tmp_path, command, *words, whole=whole).stdout
 
 
-def test_golden_on_one_host_and_mine_on_another(whole, fresh, tmp_path):
-    hosts = fresh(2)
+def test_golden_on_one_host_and_mine_on_another(whole, hosts: Hosts, tmp_path):
     hosts.give(0, whole, "golden")
     hosts.give(1, whole, "mine")
-    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl"]
-    here = alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
-    there = hosts.run("compare", *words, "-o", tmp_path / "there")
-    assert (said(there), there.stderr) == (said(here), here.stderr)
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    hosts.check_both(tmp_path, "compare", *comparison(hosts), whole=whole)
 
 
-def test_a_file_that_is_another_one_on_each_host_is_said(whole, fresh):
-    hosts = fresh(2)
+def test_a_file_that_is_another_one_on_each_host_is_said(whole, hosts: Hosts):
     hosts.give(0, whole, "golden", "mine")
     hosts.give(1, whole, "golden")
     file = hosts.roots[1] / "golden" / "rank0" / "records.jsonl"
@@ -190,82 +143,74 @@ def test_a_file_that_is_another_one_on_each_host_is_said(whole, fresh):
     assert len(there.stderr.splitlines()) == 1
 
 
-def test_equal_files_of_other_times_are_one(whole, fresh, tmp_path):
-    hosts = fresh(2)
+def test_equal_files_of_other_times_are_one(whole, hosts: Hosts, tmp_path):
     for number in (0, 1):
         hosts.give(number, whole, "golden", "mine")
     for file in (hosts.roots[1] / "golden").rglob("*.*"):
         os.utime(file, ns=(1, 1))
-    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl"]
-    alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
-    there = hosts.run("compare", *words, "-o", tmp_path / "there")
-    assert there.stderr == ""
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    assert hosts.check_both(tmp_path, "compare", *comparison(hosts), whole=whole).stderr == ""
 
 
+# RANK, id and folder of each capture: as jobs of two ranks leave them. torch is imported once for all of them.
 CAPTURE = """
-import sys, torch, assay
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
-with assay.capture(model, sys.argv[1]) as handle:
-    model(torch.arange(8.0).reshape(1, 8) * float(sys.argv[2]))
+import os, sys, torch, assay
+for rank, run_id, folder in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
+    if os.fork():
+        assert os.wait()[1] == 0
+        continue
+    os.environ.update(RANK=rank, WORLD_SIZE="2", ASSAY_RUN_ID=run_id)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    with assay.capture(model, folder) as handle:
+        model(torch.arange(8.0).reshape(1, 8) * (int(rank) + 1))
+    break
 """
 
 
-def capture(folder: Path, rank: int, run_id: str = "0123456789abcdef" * 2) -> None:
-    """A rank of a job of two, as it is left on the rank's host."""
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """rank0 and rank1 of a job, and other, which is rank 1 of another one; each with a folder "job" as its host has it.
+
+    whole/job: the two joined.
+    """
     pytest.importorskip("torch")
-    variables = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "ASSAY_RUN_ID": run_id}
-    command = [sys.executable, "-c", CAPTURE, str(folder), str(rank + 1)]
-    subprocess.run(command, env=variables, check=True, timeout=120)
+    folder = tmp_path_factory.mktemp("jobs")
+    words = [("0", "01" * 16, "rank0"), ("1", "01" * 16, "rank1"), ("1", "02" * 16, "other")]
+    command = [sys.executable, "-c", CAPTURE]
+    for rank, run_id, name in words:
+        command += [rank, run_id, str(folder / name / "job")]
+    subprocess.run(command, check=True, timeout=180)
+    (folder / "whole").mkdir()
+    parts = [str(folder / name / "job") for name in ("rank0", "rank1")]
+    subprocess.run([binary(), "join", str(folder / "whole" / "job"), *parts], check=True, capture_output=True)
+    return folder
 
 
-def test_manifests_of_the_hosts_are_joined(fresh, tmp_path):
-    hosts = fresh(2)
-    parts = [root / "job" for root in hosts.roots]
-    for rank, part in enumerate(parts):
-        capture(part, rank)
-    (tmp_path / "whole").mkdir()
-    joined = [binary(), "join", str(tmp_path / "whole" / "job"), *map(str, parts)]
-    subprocess.run(joined, check=True, capture_output=True)
-    for command, count in (("show", 1), ("locate", 2)):
-        runs = [hosts.data / "job"] * count
-        with own_namespace(tmp_path / "whole", hosts.data):
-            here = subprocess.run([binary(), command, *map(str, runs)], capture_output=True, text=True)
-        there = hosts.run(command, *runs)
-        assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
-        assert here.returncode == 0
-    words = [*runs, "-cl", "api", "--jsonl"]
-    alone(tmp_path / "whole", hosts.data, "compare", *words, "-o", tmp_path / "here")
-    hosts.run("compare", *words, "-o", tmp_path / "there")
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
-    assert {row["rank"] for row in rows_of(tmp_path / "here")} == {0, 1}
+@pytest.mark.parametrize("command", ["show", "locate", "compare"])
+def test_manifests_of_the_hosts_are_joined(jobs, hosts: Hosts, tmp_path, command):
+    for number in (0, 1):
+        hosts.give(number, jobs / f"rank{number}", "job")
+    job = hosts.data / "job"
+    words = {"show": [job], "locate": [job, job], "compare": [job, job, "-cl", "api", "--jsonl", "-o", "report"]}
+    done = hosts.check_both(tmp_path, command, *words[command], whole=jobs / "whole")
+    assert done.returncode == 0
+    if command == "compare":
+        assert {row["rank"] for row in rows_of(tmp_path / "here")} == {0, 1}
 
 
-def test_a_copy_of_the_joined_lists_is_enough_where_the_command_runs(fresh, tmp_path):
+def test_a_copy_of_the_joined_lists_is_enough_where_the_command_runs(jobs, hosts: Hosts, tmp_path):
     """As `assay join` has left them; the hosts have what their ranks wrote."""
-    hosts = fresh(2)
-    parts = [root / "job" for root in hosts.roots]
-    for rank, part in enumerate(parts):
-        capture(part, rank)
-    (tmp_path / "whole").mkdir()
-    joined = [binary(), "join", str(tmp_path / "whole" / "job"), *map(str, parts)]
-    subprocess.run(joined, check=True, capture_output=True)
-    lists = shutil.copytree(tmp_path / "whole", tmp_path / "lists", ignore=shutil.ignore_patterns("*.safetensors"))
-    words = [hosts.data / "job", hosts.data / "job"]
-    with own_namespace(tmp_path / "whole", hosts.data):
-        here = subprocess.run([binary(), "compare", *map(str, words), "-o", tmp_path / "here"], capture_output=True,
-                              text=True)  # fmt: skip
-    with own_namespace(lists, hosts.data):
-        there = hosts.run("compare", *words, "-o", tmp_path / "there")
-    assert (said(there), there.stderr, there.returncode) == (said(here), here.stderr, here.returncode)
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    for number in (0, 1):
+        hosts.give(number, jobs / f"rank{number}", "job")
+    lists = shutil.copytree(jobs / "whole", tmp_path / "lists", ignore=shutil.ignore_patterns("*.safetensors"))
+    words = [hosts.data / "job", hosts.data / "job", "-o", "report"]
+    hosts.check_both(tmp_path, "compare", *words, whole=jobs / "whole", at_the_command=lists)
+    assert files_of(tmp_path / "here")
 
 
-def test_manifests_of_other_runs_are_not(fresh):
-    hosts = fresh(2)
-    for rank, root in enumerate(hosts.roots):
-        capture(root / "job", rank, run_id=f"{rank}" * 32)
+def test_manifests_of_other_runs_are_not(jobs, hosts: Hosts):
+    hosts.give(0, jobs / "rank0", "job")
+    hosts.give(1, jobs / "other", "job")
     there = hosts.run("show", hosts.data / "job")
     assert there.returncode == 2
     assert f"the parts of {hosts.data}/job on the hosts are not one run: " in there.stderr
@@ -274,60 +219,43 @@ def test_manifests_of_other_runs_are_not(fresh):
 
 
 @pytest.mark.parametrize("has_copy", [True, False])
-def test_a_host_that_is_lost(whole, fresh, tmp_path, has_copy):
+def test_a_host_that_is_lost(whole, hosts: Hosts, tmp_path, has_copy):
     # Of ranks 0 and 1, which the lost host has, another one has a copy, or has not.
-    hosts = fresh(3, slow_part(tmp_path))
+    lost = hosts.add()
     for run in ("golden", "mine"):
         hosts.give(0, whole, f"{run}/manifest.json", f"{run}/rank2", f"{run}/rank3")
-        for number in (1, 2)[: 2 if has_copy else 1]:
+        for number in (lost, 1)[: 2 if has_copy else 1]:
             hosts.give(number, whole, f"{run}/manifest.json", f"{run}/rank0", f"{run}/rank1")
-    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl"]
-    alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
-    command = subprocess.Popen(
-        hosts.words("compare", *words, "-o", tmp_path / "there"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while len(list(tmp_path.glob("begun-*"))) < (3 if has_copy else 2) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    hosts.cluster.remove_node(hosts.nodes[1], allow_graceful=False)
+    words = comparison(hosts)[:-1]
+    hosts.alone(whole, "compare", *words, tmp_path / "here")
+    hosts.order("slow", 1)
+    command = hosts.start("compare", *words, tmp_path / "there", parts=3 if has_copy else 2)
+    hosts.lose(lost)
     _, errors = command.communicate(timeout=200)
     assert "Traceback" not in errors
     rows, healthy = rows_of(tmp_path / "there"), rows_of(tmp_path / "here")
     assert len(rows) == len(healthy) == RANKS * STEPS * LAYERS
     if has_copy:
-        assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+        assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
         return
-    lost = [row for row in rows if row["cmp_fail_reason"]]
-    assert lost
-    assert {row["rank"] for row in lost} <= {0, 1}
-    assert all(re.search(r"the node that has .* is lost", row["cmp_fail_reason"]) for row in lost)
+    unread = [row for row in rows if row["cmp_fail_reason"]]
+    assert unread
+    assert {row["rank"] for row in unread} <= {0, 1}
+    assert all(re.search(r"the node that has .* is lost", row["cmp_fail_reason"]) for row in unread)
     assert [row for row in rows if row["rank"] in (2, 3)] == [row for row in healthy if row["rank"] in (2, 3)]
 
 
-def test_the_user_says_what_a_host_has(whole, fresh, tmp_path):
+def test_the_user_says_what_a_host_has(whole, hosts: Hosts, tmp_path):
     """Ranks 2 and 3 of the second host are not there when it lists its runs, as where they are mounted on demand."""
-    command = tmp_path / "assay"
-    command.write_text(
-        f"#!{sys.executable}\nimport os, sys\n"
-        f"for run in ('golden', 'mine'):\n"
-        f"    if sys.argv[1] == '--version' and os.path.isdir(f'{tmp_path}/hosts/data/later/{{run}}'):\n"
-        f"        os.rename(f'{tmp_path}/hosts/data/later/{{run}}', f'{tmp_path}/hosts/data/{{run}}')\n"
-        f"os.execv({binary()!r}, ['assay', *sys.argv[1:]])\n"
-    )
-    command.chmod(0o755)
-    hosts = fresh(2, str(command))
     later = hosts.roots[1] / "later"
+    hosts.order("mount", hosts.data / "later")
     for run in ("golden", "mine"):
         hosts.give(0, whole, f"{run}/manifest.json", f"{run}/rank0", f"{run}/rank1")
         hosts.give(0, whole, f"{run}/rank2/records.jsonl", f"{run}/rank3/records.jsonl")
         for rank in ("rank2", "rank3"):
             shutil.copytree(whole / run / rank, later / run / rank)
-    words = [hosts.data / "golden", hosts.data / "mine", "-cl", "api", "--jsonl"]
-    here = alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
-    hosts.run("compare", *words, "-o", tmp_path / "without")
+    words = comparison(hosts)
+    hosts.run("compare", *words[:-1], tmp_path / "without")
     unseen = [row for row in rows_of(tmp_path / "without") if "no node sees" in (row["cmp_fail_reason"] or "")]
     assert {row["rank"] for row in unseen} == {2, 3}
     for run in ("golden", "mine"):
@@ -337,13 +265,11 @@ def test_the_user_says_what_a_host_has(whole, fresh, tmp_path):
         for run in ("golden", "mine")
         for rank in ("rank2", "rank3")
     ]
-    there = hosts.run("compare", *words, *told, "-o", tmp_path / "there")
-    assert (said(there), there.stderr, there.returncode) == (said(here), here.stderr, here.returncode)
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    hosts.check_both(tmp_path, "compare", *words, whole=whole, only_there=told)
 
 
-def test_a_run_that_no_host_has_is_said(hosts):
-    there = hosts.run("compare", hosts.data / "nothing", hosts.data / "mine")
+def test_a_run_that_no_host_has_is_said(given: Hosts):
+    there = given.run("compare", given.data / "nothing", given.data / "mine")
     assert there.returncode == 2
-    assert f"{hosts.data}/nothing" in there.stderr
+    assert f"{given.data}/nothing" in there.stderr
     assert "Traceback" not in there.stderr

@@ -11,19 +11,12 @@ import argparse
 import os
 import resource
 import signal
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-ray = pytest.importorskip("ray")
-from test_ray_compare import Nodes, alone, binary, report_of, wrapper, write_run  # noqa: E402
-
-from assay.ray.driver import Driver  # noqa: E402
-from assay.ray.parts import Part  # noqa: E402
+from ray_hosts import Hosts, alone, files_of, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -51,23 +44,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / "golden", folder / "mine"]
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Nodes:
-    made = Nodes(binary(), 1)
-    yield made
-    made.close()
-
-
-def test_a_report_that_does_not_fit_is_status_2_and_leaves_nothing(runs, nodes, tmp_path):
+def test_a_report_that_does_not_fit_is_status_2_and_leaves_nothing(runs, hosts: Hosts, tmp_path):
     words = [*runs, "-cl", "api"]
-    there = nodes.run(*words, "-o", tmp_path / "there", preexec_fn=limit_of_files(50_000))
-    here = subprocess.run(
-        [binary(), "compare", *map(str, words), "-o", str(tmp_path / "here")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        preexec_fn=limit_of_files(50_000),
-    )
+    there = hosts.run("compare", *words, "-o", tmp_path / "there", preexec_fn=limit_of_files(50_000))
+    here = alone("compare", *words, "-o", tmp_path / "here", preexec_fn=limit_of_files(50_000))
     assert (there.returncode, here.returncode) == (2, 2), there
     assert there.stdout == here.stdout == ""
     sentence, following = there.stderr.splitlines()
@@ -76,19 +56,23 @@ def test_a_report_that_does_not_fit_is_status_2_and_leaves_nothing(runs, nodes, 
     assert list((tmp_path / "there").iterdir()) == []
 
 
-def test_a_comparison_goes_on_when_its_parts_cannot_be_kept(runs, nodes, tmp_path):
+def test_a_comparison_goes_on_when_its_parts_cannot_be_kept(runs, hosts: Hosts, tmp_path):
     words = [*runs, "-cl", "api"]
-    alone(*words, "-o", tmp_path / "here")
-    size = len(report_of(tmp_path / "here")["msit_cmp_report.csv"])
+    alone("compare", *words, "-o", tmp_path / "here")
+    size = len(files_of(tmp_path / "here")["msit_cmp_report.csv"])
     parts = tmp_path / "parts"
-    there = nodes.run(*words, "-o", tmp_path / "there", "--resume", parts, preexec_fn=limit_of_files(size + 4096))
+    words += ["--resume", parts, "-o", tmp_path / "there"]
+    there = hosts.run("compare", *words, preexec_fn=limit_of_files(size + 4096))
     assert there.returncode == 0, there
     assert there.stderr == f"warning: {parts}: parts are not kept any more: File too large\n"
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
     assert list(parts.iterdir()) == []
 
 
 def test_that_parts_cannot_be_kept_is_said_once(tmp_path, capsys):
+    from assay.ray.driver import Driver
+    from assay.ray.parts import Part
+
     options = argparse.Namespace(run=[], resume=str(tmp_path))
     driver = Driver(options)
     first, second, third = (Part(number, 1, False, (), bytes([number])) for number in range(3))
@@ -112,19 +96,11 @@ def child_of(process: int) -> int:
     return int(child)
 
 
-def test_a_command_that_is_killed_is_said(runs, tmp_path):
+def test_a_command_that_is_killed_is_said(runs, hosts: Hosts, tmp_path):
     # As the kernel does it where memory is short: SIGKILL for the native command while its part is on a node.
-    body = "if sys.argv[1] == 'part':\n    open(folder + '/begun', 'w').close()\n    time.sleep(2)\n"
-    made = Nodes(str(wrapper(tmp_path, body)), 1)
-    try:
-        words = made.words(*runs, "-cl", "api", "-o", tmp_path / "out")
-        command = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        driver = child_of(command.pid)
-        os.kill(child_of(driver), signal.SIGKILL)
-        out, errors = command.communicate(timeout=60)
-    finally:
-        made.close()
+    hosts.order("slow", 2)
+    command = hosts.start("compare", *runs, "-cl", "api", "-o", tmp_path / "out", parts=1)
+    driver = child_of(command.pid)
+    os.kill(child_of(driver), signal.SIGKILL)
+    out, errors = command.communicate(timeout=60)
     assert (command.returncode, out, errors) == (2, "", "error: assay compare was ended by signal 9\n")

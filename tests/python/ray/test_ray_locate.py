@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-ray = pytest.importorskip("ray")
 pytest.importorskip("torch")
-from own_folders import WatchedHosts, alone, may_have_namespaces, report_of, rows_of, said  # noqa: E402
+from ray_hosts import Hosts, files_of, rows_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
-from operator_runs import write_run as write_program  # noqa: E402
+from operator_runs import write_run as write_program
 
-__all__ = ["may_have_namespaces"]
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("may_have_namespaces")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
 RUNS, RANKS, STEPS = ("golden", "mine", "same"), 2, 2
 PARTS_OF_A_RUN = RANKS * STEPS
 
@@ -40,103 +35,73 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def cluster(whole: Path, tmp_path_factory: pytest.TempPathFactory):
+@pytest.fixture
+def given(whole: Path, hosts: Hosts) -> Hosts:
     """A rank on each host."""
-    made = WatchedHosts(tmp_path_factory.mktemp("hosts"), RANKS)
     for run in RUNS:
         for rank in range(RANKS):
-            made.give(rank, whole, f"{run}/manifest.json", f"{run}/rank{rank}")
-    yield made
-    made.close()
+            hosts.give(rank, whole, f"{run}/manifest.json", f"{run}/rank{rank}")
+    return hosts
 
 
-@pytest.fixture
-def hosts(cluster: WatchedHosts) -> WatchedHosts:
-    cluster.clear()
-    return cluster
+@pytest.mark.parametrize(("mine", "more", "status"), [("same", ["--why"], 0), ("mine", ["--own-error", "off"], 1)])
+def test_the_verdict_is_that_of_one_process(whole, given: Hosts, tmp_path, mine, more, status):
+    words = [given.data / "golden", given.data / mine, *more]
+    there = given.check_both(tmp_path, "locate", *words, whole=whole)
+    assert there.returncode == status, there.stdout
+    assert len(given.parts()) == (0 if "off" in more else 2 * PARTS_OF_A_RUN)
 
 
-@pytest.mark.parametrize(
-    ("mine", "more", "status"),
-    [("mine", [], 1), ("mine", ["--json"], 1), ("same", ["--why"], 0), ("mine", ["--own-error", "off"], 1)],
-)
-def test_the_verdict_is_that_of_one_process(whole, hosts, mine, more, status):
-    words = [hosts.data / "golden", hosts.data / mine, *more]
-    here = alone(whole, hosts.data, "locate", *words)
-    there = hosts.run("locate", *words)
-    assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
-    assert here.returncode == status, here.stdout
-    assert len(hosts.parts()) == (0 if "off" in more else 2 * PARTS_OF_A_RUN)
+def test_what_is_done_is_not_done_again(whole, given: Hosts, tmp_path):
+    words = [given.data / "golden", given.data / "mine", "--html", "page.html"]
+    resume = ("--resume", tmp_path / "kept")
+    first = given.check_both(tmp_path, "locate", *words, whole=whole, only_there=resume)
+    assert first.returncode == 1 and list(files_of(tmp_path / "here")) == ["page.html"]
+    assert len(given.parts()) == 2 * PARTS_OF_A_RUN
+    given.forget_parts()
+    (tmp_path / "again").mkdir()
+    second = given.run("locate", *words, *resume, cwd=tmp_path / "again")
+    assert given.parts() == []
+    assert (second.stdout, second.returncode) == (first.stdout, first.returncode)
+    assert files_of(tmp_path / "again") == files_of(tmp_path / "here")
 
 
-def test_a_page_is_that_of_one_process(whole, hosts, tmp_path):
-    words = [hosts.data / "golden", hosts.data / "mine"]
-    alone(whole, hosts.data, "locate", *words, "--html", tmp_path / "here.html")
-    hosts.run("locate", *words, "--html", tmp_path / "there.html")
-    assert (tmp_path / "there.html").read_bytes() == (tmp_path / "here.html").read_bytes()
+def test_a_worker_that_is_killed_is_replaced(whole, given: Hosts, tmp_path):
+    given.order("kill")
+    words = [given.data / "golden", given.data / "mine", "--json"]
+    there = given.check_both(tmp_path, "locate", *words, whole=whole)
+    assert there.returncode == 1
+    assert not given.is_ordered("kill")
 
 
-def test_a_comparison_has_its_operators_judged_there_as_well(whole, hosts, tmp_path):
-    words = [hosts.data / "golden", hosts.data / "mine", "--jsonl"]
-    here = alone(whole, hosts.data, "compare", *words, "-o", tmp_path / "here")
-    there = hosts.run("compare", *words, "-o", tmp_path / "there")
-    assert (said(there), there.stderr, there.returncode) == (said(here), here.stderr, here.returncode)
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
-    assert sum(b"assay operators" in part for part in hosts.parts()) == 2 * PARTS_OF_A_RUN
-    assert sum(b"assay pairs" in part for part in hosts.parts()) >= PARTS_OF_A_RUN
+def test_a_comparison_has_its_operators_judged_there_as_well(whole, given: Hosts, tmp_path):
+    words = [given.data / "golden", given.data / "mine", "--jsonl", "-o", "report"]
+    given.check_both(tmp_path, "compare", *words, whole=whole)
+    assert len(files_of(tmp_path / "here")) >= 2
+    assert sum(b"assay operators" in part for part in given.parts()) == 2 * PARTS_OF_A_RUN
+    assert sum(b"assay pairs" in part for part in given.parts()) >= PARTS_OF_A_RUN
 
 
-def test_a_worker_that_is_killed_is_replaced(whole, hosts):
-    (hosts.folder / "kill").touch()
-    words = [hosts.data / "golden", hosts.data / "mine"]
-    here = alone(whole, hosts.data, "locate", *words)
-    there = hosts.run("locate", *words)
-    assert not (hosts.folder / "kill").exists()
-    assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
-
-
-def test_a_part_that_fails_is_said(hosts):
-    (hosts.folder / "fail").write_bytes(b"same/rank1/step-000000")
-    there = hosts.run("locate", hosts.data / "golden", hosts.data / "same")
+def test_a_part_that_fails_is_said(given: Hosts):
+    given.order("fail", b"same/rank1/step-000000")
+    there = given.run("locate", given.data / "golden", given.data / "same")
     text = " ".join(there.stdout.split())
     why = "20 operators of the run under test could not be judged on their own inputs: "
     assert re.search(f"note: {why}.*: the disk is on fire", there.stderr), there.stderr
     assert "20 of 40 operators are exact to rounding" in text and "confidence high" not in text
 
 
-def test_what_is_done_is_not_done_again(hosts, tmp_path):
-    words = [hosts.data / "golden", hosts.data / "mine", "--resume", tmp_path / "kept"]
-    first = hosts.run("locate", *words)
-    assert len(hosts.parts()) == 2 * PARTS_OF_A_RUN
-    hosts.clear()
-    second = hosts.run("locate", *words)
-    assert hosts.parts() == []
-    assert (second.stdout, second.returncode) == (first.stdout, first.returncode)
-
-
-def stopped(hosts: WatchedHosts, *words: object) -> tuple[int, str, str]:
-    """Status, output and errors of a command that gets Ctrl-C while its parts hang."""
-    (hosts.folder / "hang").touch()
-    command = subprocess.Popen(hosts.words(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while len(hosts.parts()) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    command.send_signal(signal.SIGINT)
-    out, errors = command.communicate(timeout=30)
-    return command.returncode, out, errors
-
-
-def test_ctrl_c_ends_it_without_a_verdict(hosts):
-    status, out, errors = stopped(hosts, "locate", hosts.data / "golden", hosts.data / "mine")
+def test_ctrl_c_ends_it_without_a_verdict(given: Hosts):
+    given.order("hang", 2)
+    status, out, errors = given.interrupt("locate", given.data / "golden", given.data / "mine", parts=3)
     assert (status, out) == (130, ""), errors
     assert "interrupted" in errors and "no verdict" in errors
 
 
-def test_ctrl_c_leaves_the_rows_of_a_comparison(hosts, tmp_path):
-    words = ["compare", hosts.data / "golden", hosts.data / "mine", "--jsonl", "-o", tmp_path / "out"]
-    status, out, errors = stopped(hosts, *words)
+def test_ctrl_c_leaves_the_rows_of_a_comparison(given: Hosts, tmp_path):
+    given.order("hang", 2)
+    words = [given.data / "golden", given.data / "mine", "--jsonl", "-o", tmp_path / "out"]
+    status, out, errors = given.interrupt("compare", *words, parts=3)
     assert status == 130, (out, errors)
     assert "no verdict: stopped by the user" in out + errors
     rows = rows_of(tmp_path / "out")

@@ -4,32 +4,24 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
+from bench.ray_cluster import NODE, add_node
+from ray_hosts import alone, binary, files_of, write_two_ranks
 
-ray = pytest.importorskip("ray")
-from bench.ray_cluster import NODE, add_node  # noqa: E402
-from ray.cluster_utils import Cluster  # noqa: E402
-from test_ray_compare import LAYERS, alone, binary, report_of, write_run  # noqa: E402
+if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """golden and mine of two ranks and one step."""
-    folder = tmp_path_factory.mktemp("runs")
-    golden = {rank: [np.full(8, layer + 1, np.float32) for layer in range(LAYERS)] for rank in range(2)}
-    write_run(folder / "golden", golden)
-    write_run(folder / "mine", {0: golden[0], 1: [tensor * 2 for tensor in golden[1]]})
-    return [folder / "golden", folder / "mine"]
-
-
 @pytest.fixture
-def manager() -> Cluster:
+def manager() -> Iterator[Cluster]:
     """A cluster whose head has no CPU for tasks, as on Kubernetes with `num-cpus: "0"`."""
+    from ray.cluster_utils import Cluster
+
     cluster = Cluster()
     add_node(cluster, **{**NODE, "num_cpus": 0})
     yield cluster
@@ -42,16 +34,15 @@ def compare(cluster: Cluster, *words: object) -> subprocess.CompletedProcess[str
     )
 
 
-def test_a_head_that_only_manages_is_given_no_parts(runs, manager, tmp_path):
-    add_node(manager, **NODE)
-    words = [*runs, "-cl", "api", "--jsonl"]
-    alone(*words, "-o", tmp_path / "here")
+def test_a_head_that_only_manages_is_given_no_parts(manager, tmp_path):
+    """Without a node that has a CPU this is said; with one it does them all."""
+    words = [*write_two_ranks(tmp_path), "-cl", "api", "--jsonl"]
     there = compare(manager, *words, "-o", tmp_path / "there")
-    assert (there.returncode, there.stderr) == (0, "")
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
-
-
-def test_a_cluster_without_a_cpu_is_said(runs, manager, tmp_path):
-    there = compare(manager, *runs, "-o", tmp_path / "there")
     assert (there.returncode, there.stdout) == (2, "")
     assert there.stderr == "error: no node of the Ray cluster has a CPU for tasks\n"
+
+    add_node(manager, **NODE)
+    alone("compare", *words, "-o", tmp_path / "here")
+    there = compare(manager, *words, "-o", tmp_path / "there")
+    assert (there.returncode, there.stderr) == (0, "")
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")

@@ -3,30 +3,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-ray = pytest.importorskip("ray")
 pytest.importorskip("torch")
-from own_folders import WatchedHosts, alone, may_have_namespaces  # noqa: E402
+from ray_hosts import Hosts, files_of, rows_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
-from opcheck_dump import run_folder_of, write_operation  # noqa: E402
-from operator_runs import write_run as write_program  # noqa: E402
+from opcheck_dump import run_folder_of, write_operation
+from operator_runs import write_run as write_program
 
-__all__ = ["may_have_namespaces"]
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("may_have_namespaces")]
-RANKS, STEPS, KINDS = 3, 2, 3
-FORMATS = ["--format", "csv", "jsonl", "html", "xlsx"]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
+RANKS, STEPS = 3, 2
+FORMATS = ["--format", "csv", "jsonl", "html", "xlsx", "-o", "report"]
+PARTS = {"dump": RANKS * STEPS + STEPS, "program": 2 * 2}  # one a rank and step; of the sum over ranks one a step
 
 
 @pytest.fixture(scope="module")
@@ -52,86 +47,37 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def cluster(whole: Path, tmp_path_factory: pytest.TempPathFactory):
-    made = WatchedHosts(tmp_path_factory.mktemp("hosts"), 2)
-    tensors = run_folder_of(Path("dump")).parent.parent
-    made.give(0, whole, f"{tensors}/0_4711", f"{tensors}/1_4712", "program/manifest.json", "program/rank0")
-    made.give(1, whole, f"{tensors}/2_4713", "program/manifest.json", "program/rank1")
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def hosts(cluster: WatchedHosts) -> WatchedHosts:
-    cluster.clear()
-    return cluster
+def given(whole: Path, hosts: Hosts) -> Hosts:
+    tensors = run_folder_of(Path("dump")).parent.parent
+    hosts.give(0, whole, f"{tensors}/0_4711", f"{tensors}/1_4712", "program/manifest.json", "program/rank0")
+    hosts.give(1, whole, f"{tensors}/2_4713", "program/manifest.json", "program/rank1")
+    return hosts
 
 
-def said(result: subprocess.CompletedProcess[str]) -> str:
-    """But for the time that it took, and the names of files."""
-    return re.sub(r"^report: .*\n|in \d+\.\d\d s", "", result.stdout, flags=re.MULTILINE)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The report's files, by their names without the time."""
-    return {re.sub(r"_\d{8}_\d{6}", "", file.name): file.read_bytes() for file in folder.iterdir()}
-
-
-def rows_of(folder: Path) -> list[dict[str, object]]:
-    (file,) = folder.glob("*.jsonl")
-    return [json.loads(line) for line in file.read_text().splitlines()]
-
-
-def check_both(whole: Path, hosts: WatchedHosts, out: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """The report of the hosts is that of one process; returns what was said."""
-    here = alone(whole, hosts.data, "opcheck", *words, *FORMATS, "-o", out / "here")
-    there = hosts.run("opcheck", *words, *FORMATS, "-o", out / "there")
-    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
-    assert said(there) == said(here)
-    there_files, here_files = files_of(out / "there"), files_of(out / "here")
-    assert sorted(there_files) == sorted(here_files)
-    assert [name for name in here_files if there_files[name] != here_files[name]] == []
-    assert len(here_files) == 4
-    return there
-
-
-@pytest.mark.parametrize("more", [[], ["--standard", "mixed", "-metric", "kl", "abs", "-pmode", "force_fp32"]])
-def test_operations_are_checked_where_they_are(whole, hosts, tmp_path, more):
-    done = check_both(whole, hosts, tmp_path, hosts.data / "dump", *more)
-    assert done.returncode == 1 and " FAILED of 18 operations" in done.stdout
-    # One part a rank and step, and of the sum over ranks one a step.
-    assert len(hosts.parts()) == RANKS * STEPS + STEPS
-
-
-def test_metrics_of_the_user_are_computed_there(whole, hosts, tmp_path):
-    algorithm = tmp_path / "algorithm.py"
-    algorithm.write_text("def spread(golden, mine):\n    return float(abs(golden - mine).max()), 'a remark'\n")
-    check_both(whole, hosts, tmp_path, hosts.data / "dump", "-alg", f"{algorithm}:spread")
-    assert rows_of(tmp_path / "there")[0]["spread"] is not None
-    assert len(hosts.parts()) == RANKS * STEPS + STEPS
-
-
-@pytest.mark.parametrize("more", [[], ["-opname", "mm"]])
-def test_operators_are_checked_where_they_are(whole, hosts, tmp_path, more):
-    done = check_both(whole, hosts, tmp_path, hosts.data / "program", *more)
+def test_operators_are_checked_where_they_are(whole, given: Hosts, tmp_path):
+    done = given.check_both(tmp_path, "opcheck", given.data / "program", "-opname", "mm", *FORMATS, whole=whole)
     assert done.returncode == 1 and "blocks.1.proj" in done.stdout
-    assert len(hosts.parts()) == 2 * 2  # of one rank and step
+    assert len(files_of(tmp_path / "here")) == 4
+    assert len(given.parts()) == PARTS["program"]
 
 
-@pytest.mark.parametrize("run", ["dump", "program"])
-def test_a_worker_that_is_killed_is_replaced(whole, hosts, tmp_path, run):
-    (hosts.folder / "kill").touch()
-    check_both(whole, hosts, tmp_path, hosts.data / run)
-    assert not (hosts.folder / "kill").exists()
+@pytest.mark.parametrize(("run", "finding"), [("dump", " FAILED of 18 operations"), ("program", "blocks.1.proj")])
+def test_a_worker_that_is_killed_is_replaced(whole, given: Hosts, tmp_path, run, finding):
+    given.order("kill")
+    done = given.check_both(tmp_path, "opcheck", given.data / run, *FORMATS, whole=whole)
+    assert done.returncode == 1 and finding in done.stdout
+    assert len(files_of(tmp_path / "here")) == 4
+    assert not given.is_ordered("kill")
+    assert len(given.parts()) == PARTS[run] + 1
 
 
 @pytest.mark.parametrize(("run", "file"), [("dump", b"2_4713/1/0_Elewise"), ("program", b"rank1/step-000000")])
-def test_a_part_that_fails_is_rows_with_the_reason(whole, hosts, tmp_path, run, file):
-    (hosts.folder / "fail").write_bytes(file)
-    words = [hosts.data / run, "--format", "jsonl"]
-    alone(whole, hosts.data, "opcheck", *words, "-o", tmp_path / "here")
-    done = hosts.run("opcheck", *words, "-o", tmp_path / "there")
+def test_a_part_that_fails_is_rows_with_the_reason(whole, given: Hosts, tmp_path, run, file):
+    given.order("fail", file)
+    words = [given.data / run, "--format", "jsonl"]
+    given.alone(whole, "opcheck", *words, "-o", tmp_path / "here")
+    done = given.run("opcheck", *words, "-o", tmp_path / "there")
     assert done.returncode == 1
     rows, healthy = rows_of(tmp_path / "there"), rows_of(tmp_path / "here")
     assert len(rows) == len(healthy)
@@ -141,37 +87,37 @@ def test_a_part_that_fails_is_rows_with_the_reason(whole, hosts, tmp_path, run, 
     assert all(row in failed or row == other for row, other in zip(rows, healthy))
 
 
-@pytest.mark.parametrize(("run", "noun"), [("dump", "operations"), ("program", "operators")])
-def test_ctrl_c_leaves_a_report_of_what_is_done(whole, hosts, tmp_path, run, noun):
-    (hosts.folder / "hang").touch()
-    words = [hosts.data / run, "--format", "jsonl"]
-    alone(whole, hosts.data, "opcheck", *words, "-o", tmp_path / "here")
-    command = subprocess.Popen(
-        hosts.words("opcheck", *words, "-o", tmp_path / "there"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while len(hosts.parts()) < 4 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    command.send_signal(signal.SIGINT)
-    out, errors = command.communicate(timeout=60)
-    assert command.returncode == 130, (out, errors)
+@pytest.mark.parametrize("run", ["dump", "program"])
+def test_ctrl_c_leaves_a_report_of_what_is_done(whole, given: Hosts, tmp_path, run):
+    given.order("hang", 2)
+    words = [given.data / run, "--format", "jsonl"]
+    given.alone(whole, "opcheck", *words, "-o", tmp_path / "here")
+    status, out, errors = given.interrupt("opcheck", *words, "-o", tmp_path / "there", parts=3)
+    assert status == 130, (out, errors)
     rows, healthy = rows_of(tmp_path / "there"), rows_of(tmp_path / "here")
     assert 0 < len(rows) < len(healthy)
     assert all(row in healthy for row in rows)
     assert "interrupted before the end" in out
 
 
-def test_what_is_done_is_not_done_again(hosts, tmp_path):
-    words = [hosts.data / "dump", *FORMATS, "--resume", tmp_path / "kept"]
-    hosts.run("opcheck", *words, "-o", tmp_path / "first")
-    assert len(hosts.parts()) == RANKS * STEPS + STEPS
-    hosts.clear()
-    hosts.run("opcheck", *words, "-o", tmp_path / "second")
-    assert hosts.parts() == []
-    assert files_of(tmp_path / "second") == files_of(tmp_path / "first")
-    hosts.run("opcheck", *words, "-metric", "kl", "-o", tmp_path / "third")  # rows of other metrics are other rows
-    assert len(hosts.parts()) == RANKS * STEPS + STEPS
+def test_what_is_done_is_not_done_again(whole, given: Hosts, tmp_path):
+    """Also by metrics, one of them the user's, and precisions that are chosen."""
+    algorithm = tmp_path / "algorithm.py"
+    algorithm.write_text("def spread(golden, mine):\n    return float(abs(golden - mine).max()), 'a remark'\n")
+    words = [given.data / "dump", "-alg", f"{algorithm}:spread", "--standard", "mixed", "-pmode", "force_fp32"]
+    words += FORMATS
+    metrics, resume = ("-metric", "kl", "abs"), ("--resume", tmp_path / "kept")
+    done = given.check_both(tmp_path, "opcheck", *words, *metrics, whole=whole, only_there=resume)
+    assert done.returncode == 1 and " FAILED of 18 operations" in done.stdout
+    assert len(files_of(tmp_path / "here")) == 4
+    assert rows_of(tmp_path / "there")[0]["spread"] is not None
+    assert len(given.parts()) == PARTS["dump"]
+
+    given.forget_parts()
+    (tmp_path / "again").mkdir()
+    given.run("opcheck", *words, *metrics, *resume, cwd=tmp_path / "again")
+    assert given.parts() == []
+    assert files_of(tmp_path / "again") == files_of(tmp_path / "here")
+
+    given.run("opcheck", *words, *resume, "-o", tmp_path / "third")  # rows of other metrics are other rows
+    assert len(given.parts()) == PARTS["dump"]

@@ -13,21 +13,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-ray = pytest.importorskip("ray")
-from test_ray_compare import LAYERS, alone, binary, report_of, wrapper, write_run  # noqa: E402
+from ray_hosts import alone, binary, files_of, wait_until, write_two_ranks
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
 SCONTROL = '#!/bin/bash\n[ "$1 $2" = "show hostnames" ] && tr "," "\\n" <<< "$3"\n'
 SRUN = '#!/bin/bash\necho "$@" >> srun.log\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n'
+HANGING = '#!/bin/bash\n[ "$1" = part ] && touch {begun} && exec sleep 60\nexec {binary} "$@"\n'
 
 
 def script() -> str:
@@ -44,11 +41,7 @@ def write_program(path: Path, text: str) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
-    """golden and mine of two ranks and one step."""
-    golden = {rank: [np.full(8, layer + 1, np.float32) for layer in range(LAYERS)] for rank in range(2)}
-    write_run(tmp_path / "golden", golden)
-    write_run(tmp_path / "mine", {0: golden[0], 1: [tensor * 2 for tensor in golden[1]]})
-    return [tmp_path / "golden", tmp_path / "mine"]
+    return write_two_ranks(tmp_path)
 
 
 class Job:
@@ -122,11 +115,11 @@ def submit(tmp_path: Path) -> Callable[..., Job]:
 
 def test_the_job_compares_and_ends_its_cluster(runs, submit, tmp_path):
     words = [*runs, "-cl", "api", "--rel-l2", "0.1"]
-    here = alone(*words, "-o", tmp_path / "here")
+    here = alone("compare", *words, "-o", tmp_path / "here")
     job = submit(binary(), *words, "-o", tmp_path / "there")
     status, out, errors = job.end()
     assert (status, errors) == (here.returncode, here.stderr) == (1, ""), out
-    assert report_of(tmp_path / "there") == report_of(tmp_path / "here")
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
     head, worker = (tmp_path / "srun.log").read_text().splitlines()
     assert f"--nodelist={socket.gethostname()} " in head and " --head " in head
     assert "--nodelist=localhost " in worker and f"--address={socket.gethostname()}:" in worker
@@ -135,15 +128,13 @@ def test_the_job_compares_and_ends_its_cluster(runs, submit, tmp_path):
 
 
 def test_the_signal_before_the_time_is_up_leaves_a_report(runs, submit, tmp_path):
-    body = "if sys.argv[1] == 'part':\n    open(folder + '/begun', 'w').close()\n    time.sleep(60)\n"
-    job = submit(str(wrapper(tmp_path, body)), *runs, "-cl", "api", "-o", tmp_path / "there")
-    deadline = time.monotonic() + 90
-    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    write_program(tmp_path / "hanging", HANGING.format(begun=tmp_path / "begun", binary=binary()))
+    job = submit(str(tmp_path / "hanging"), *runs, "-cl", "api", "-o", tmp_path / "there")
+    wait_until((tmp_path / "begun").exists, 90)
     assert len(job.left()) > 4  # the script, two nodes of Ray, the comparison
     job.process.send_signal(signal.SIGUSR1)
     status, out, errors = job.end()
     assert status == 130, (out, errors)
     assert "interrupted: 8 of 8 pairs were not compared" in out
-    assert "msit_cmp_report.csv" in report_of(tmp_path / "there")
+    assert "msit_cmp_report.csv" in files_of(tmp_path / "there")
     assert job.left() == []
