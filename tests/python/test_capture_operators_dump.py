@@ -7,11 +7,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 
 pytest.importorskip("torch")
 assay = pytest.importorskip("assay")
@@ -54,7 +54,7 @@ def run(tmp_path: Path, script: str, *arguments: str, **settings: Any) -> subpro
     if settings:
         environment["ASSAY_TORCH_DUMP"] = json.dumps(settings)
     return subprocess.run(
-        [sys.executable, str(path), *arguments], env=environment, capture_output=True, text=True, timeout=240
+        [warm_python.python(), str(path), *arguments], env=environment, capture_output=True, text=True, timeout=240
     )
 
 

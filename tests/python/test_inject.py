@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scripts that know nothing of assay, started as `assay dump` starts them: two environment variables.
 
-The oracle is the same script without the variables (output, exit status) and edited by hand (files).
+The oracle is the same script without the variables (output, exit status) and edited by hand (files). Most scripts get
+their torch from a server (tests/support/warm_python.py), not those of tests of processes and of the start itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 
 pytest.importorskip("torch")
 assay = pytest.importorskip("assay")
@@ -25,6 +27,7 @@ outermost = pytest.importorskip("assay.inject.outermost")
 
 from bench import record_lines  # noqa: E402
 
+FRESH = (sys.executable,)
 SITECUSTOMIZE = Path(outermost.__file__).with_name("sitecustomize.py")
 PACKAGES = Path(assay.__file__).parent.parent
 
@@ -78,12 +81,15 @@ class Done:
 
 @pytest.fixture
 def dump(tmp_path):
-    """dump(script, *arguments, **settings) -> Done; `injected=False` runs the script as it is."""
+    """dump(script, *arguments, **settings) -> Done; `injected=False` runs the script as it is.
+
+    python: the command that runs it, FRESH for one that starts in this test.
+    """
     site = tmp_path / "site"
     site.mkdir()
     shutil.copy(SITECUSTOMIZE, site)
 
-    def run(script, *arguments, injected=True, python=(sys.executable,), paths=(), env=None, name="out", **settings):
+    def run(script, *arguments, injected=True, python=None, paths=(), env=None, name="out", **settings):
         path = tmp_path / "script.py"
         path.write_text(textwrap.dedent(script))
         out, reports = tmp_path / name, tmp_path / f"{name}_reports"
@@ -105,7 +111,7 @@ def dump(tmp_path):
             variables["ASSAY_TORCH_DUMP"] = json.dumps(asked)
         variables["ASSAY_RUN_ID"] = "5" * 32  # the id is the only thing that two captures of one program differ in
         variables |= {"PYTHONPATH": os.pathsep.join(search), "OMP_NUM_THREADS": "1"} | (env or {})
-        command = [*python, str(path), *map(str, arguments)]
+        command = [*(python or [warm_python.python()]), str(path), *map(str, arguments)]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=240, cwd=tmp_path)
         written = [json.loads(p.read_text()) for p in sorted(reports.glob("torch_*.json"))]
         return Done(done.returncode, done.stdout, done.stderr, out, written)
@@ -124,9 +130,9 @@ def test_a_run_is_byte_for_byte_that_of_the_script_edited_by_hand(dump):
     script = MODEL + "print(decode(model))\n"
     by_hand = MODEL + "import assay\nwith assay.capture(model, sys.argv[1]):\n    print(decode(model))\n"
 
-    plain = dump(script, injected=False)
-    done = dump(script)
-    edited = dump(by_hand, plain.out.with_name("edited"), injected=False)
+    plain = dump(script, injected=False, python=FRESH)
+    done = dump(script, python=FRESH)
+    edited = dump(by_hand, plain.out.with_name("edited"), injected=False, python=FRESH)
 
     assert (done.status, done.stdout, done.stderr) == (0, plain.stdout, "")
     assert edited.status == 0
@@ -153,12 +159,20 @@ def generate():
 @pytest.mark.parametrize("level", ["full", "stats"])
 def test_generate_of_a_hugging_face_model_counts_every_token(dump, level):
     full = level == "full"
-    plain = dump(LLAMA + "generate()\n", injected=False)
-    done = dump(LLAMA + "generate()\n", full=full, statistics=not full, steps="0,2-3")
+    plain = dump(LLAMA + "generate()\n", injected=False, python=[warm_python.python("transformers")])
+    done = dump(
+        LLAMA + "generate()\n",
+        full=full,
+        statistics=not full,
+        steps="0,2-3",
+        python=[warm_python.python("transformers")],
+    )
     by_hand = (
         f"import assay\nwith assay.capture(model, sys.argv[1], steps=[0, 2, 3], data={level!r}):\n    generate()\n"
     )
-    edited = dump(LLAMA + by_hand, plain.out.with_name("edited"), injected=False)
+    edited = dump(
+        LLAMA + by_hand, plain.out.with_name("edited"), injected=False, python=[warm_python.python("transformers")]
+    )
 
     assert edited.status == 0 and done.stdout == plain.stdout
     assert files_of(done.out / "rank0") == files_of(plain.out.with_name("edited") / "rank0")
@@ -169,7 +183,7 @@ def test_generate_of_a_hugging_face_model_counts_every_token(dump, level):
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics,full,mode", [(False, True, 0), (True, False, 1), (True, True, 2)])
 def test_the_strict_layout_is_that_of_register_hook(dump, statistics, full, mode):
-    plain = dump(LLAMA + "generate()\n", injected=False)
+    plain = dump(LLAMA + "generate()\n", injected=False, python=[warm_python.python("transformers")])
     done = dump(
         LLAMA + "generate()\n",
         layout="strict",
@@ -177,6 +191,7 @@ def test_the_strict_layout_is_that_of_register_hook(dump, statistics, full, mode
         modules=["model.layers.0*"],
         statistics=statistics,
         full=full,
+        python=[warm_python.python("transformers")],
     )
     by_hand = """
 from assay.torch.strict import DumpConfig, register_hook
@@ -184,7 +199,13 @@ register_hook(model, DumpConfig(dump_path=sys.argv[1], token_range=[1, 2], dump_
                                 layer_name="root.model.layers.0*"))
 generate()
 """
-    edited = dump(LLAMA + by_hand, plain.out.with_name("edited"), mode, injected=False)
+    edited = dump(
+        LLAMA + by_hand,
+        plain.out.with_name("edited"),
+        mode,
+        injected=False,
+        python=[warm_python.python("transformers")],
+    )
 
     assert edited.status == 0 and done.stdout == plain.stdout
     (ours,), (theirs,) = done.out.glob("*/torch_tensors/*"), plain.out.with_name("edited").glob("*/torch_tensors/*")
@@ -561,7 +582,8 @@ if __name__ == "__main__":
         process.start(); process.join()
         assert process.exitcode == 0
     decode(model, 1)
-"""
+""",
+        python=FRESH,
     )
 
     assert (done.status, done.stderr) == (0, "")
@@ -596,6 +618,7 @@ if __name__ == "__main__":
     decode(model, 1)
 """,
         layout="strict",
+        python=FRESH,
     )
 
     assert (done.status, done.stderr) == (0, "")
@@ -624,7 +647,8 @@ def test_data_loader_workers_are_left_alone(dump, context):
             loader = torch.utils.data.DataLoader(Data(), num_workers=2, multiprocessing_context={context!r})
             for batch in loader:
                 model(batch)
-        """
+        """,
+        python=FRESH,
     )
 
     assert (done.status, done.stderr) == (0, "")
@@ -642,7 +666,8 @@ import subprocess
 if len(sys.argv) == 1:
     subprocess.run([sys.executable, __file__, "again"], check=True)
 print(decode(model))
-"""
+""",
+        python=FRESH,
     )
 
     assert done.status == 0
@@ -693,7 +718,7 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("end", ["os._exit(7)", "os.kill(os.getpid(), 9)"])
 def test_a_host_that_ends_at_once_leaves_a_run_that_opens(dump, end):
     # Enough bytes for the writer to have been at work; what it had not written yet is lost.
-    done = dump(MODEL + f"decode(model, 400)\n{end}\n")
+    done = dump(MODEL + f"decode(model, 400)\n{end}\n", python=FRESH)
 
     assert done.status == (7 if "_exit" in end else -signal.SIGKILL)
     # The report of the beginning is all there is.
@@ -755,6 +780,7 @@ def test_a_host_that_has_closed_its_stderr_goes_on(dump, output):
         print(model(torch.ones(1, 2)).shape)
         """,
         **({"output": output} if output else {}),
+        python=FRESH,
     )
 
     assert (done.status, done.stdout) == (0, "torch.Size([1, 2])\n")
@@ -879,7 +905,7 @@ print([m for m in sys.modules if m.split(".")[0] in ("assay", "torch", "json")])
 
 
 def test_a_process_without_torch_notices_nothing_but_one_finder(dump):
-    plain, done = dump(SHOW, injected=False), dump(SHOW)
+    plain, done = dump(SHOW, injected=False, python=FRESH), dump(SHOW, python=FRESH)
 
     assert done.stderr == "" and done.reports == []
     assert done.stdout.replace("'_ImportWatch', ", "") == plain.stdout
@@ -890,14 +916,14 @@ def test_the_users_own_sitecustomize_runs_once_and_fails_as_before(dump, tmp_pat
     own = tmp_path / "user" / "sitecustomize.py"
     own.write_text("print('custom', __name__, __file__)\nVALUE = 3\n")
     script = "import sitecustomize, sys\nprint(sitecustomize.VALUE, sys.modules['sitecustomize'].__file__)\n"
-    plain = dump(script, injected=False, paths=[own.parent])
-    done = dump(script, paths=[own.parent])
+    plain = dump(script, injected=False, paths=[own.parent], python=FRESH)
+    done = dump(script, paths=[own.parent], python=FRESH)
     assert (done.stdout, done.stderr) == (plain.stdout, plain.stderr) and done.stdout.count("custom ") == 1
 
     for text in ("raise ValueError('broken')\n", "import not_there\n", "raise ImportError('x')\n"):
         own.write_text(text)
-        plain = dump("print(1)\n", injected=False, paths=[own.parent])
-        done = dump("print(1)\n", paths=[own.parent])
+        plain = dump("print(1)\n", injected=False, paths=[own.parent], python=FRESH)
+        done = dump("print(1)\n", paths=[own.parent], python=FRESH)
         assert (done.status, done.stdout, done.stderr) == (plain.status, plain.stdout, plain.stderr)
         assert "Error in sitecustomize" in done.stderr
 
@@ -954,15 +980,15 @@ print(torch.VALUE, [type(f).__name__ for f in sys.meta_path if not isinstance(f,
     (tmp_path / "hide").mkdir()
     (tmp_path / "hide" / "assay.py").write_text("raise ImportError('no assay in here')\n")
     paths, flag = [tmp_path / "hide", tmp_path / "fake"], tmp_path / "flag"
-    without = dump(script, injected=False, paths=paths, env={"FLAG": str(flag)})
+    without = dump(script, injected=False, paths=paths, env={"FLAG": str(flag)}, python=FRESH)
     flag.unlink()
 
-    done = dump(script, paths=paths, env={"FLAG": str(flag)})
+    done = dump(script, paths=paths, env={"FLAG": str(flag)}, python=FRESH)
 
     assert without.stdout.startswith("SourceFileLoader False\nnot yet\n5 ['Other'")
     assert (done.status, done.stdout) == (0, without.stdout)
     assert done.stderr.count("\n") == 1 and "install the wheel of assay into this Python" in done.stderr
-    assert dump("print(1)\n", paths=paths).stderr == ""
+    assert dump("print(1)\n", paths=paths, python=FRESH).stderr == ""
 
 
 # --- texts
