@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import warm_python
 from assay_command import binary, write_small_hook_dump, write_torch_tree
 from atb_files import node
 from dump_files import Dump, Operand, overflow_payload
@@ -77,7 +78,10 @@ def captured_programs(folder: Path) -> None:
     """golden, captured from run.py."""
     python_programs(folder)
     subprocess.run(
-        [binary(), "dump", "-o", "golden", "--", sys.executable, "run.py"], cwd=folder, check=True, capture_output=True
+        [binary(), "dump", "-o", "golden", "--", warm_python.python(), "run.py"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
     )
 
 

@@ -9,12 +9,12 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+import warm_python
 from assay_command import run
 from operator_runs import write_run
 from referencing import Registry, Resource
@@ -111,7 +111,7 @@ def test_a_gate_that_cannot_begin_is_an_object(tmp_path):
 
 
 def captured(folder: Path, *options: str) -> Path:
-    done = run("dump", *options, "-o", folder, "--", sys.executable, EXAMPLE)
+    done = run("dump", *options, "-o", folder, "--", warm_python.python(), EXAMPLE)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -185,7 +185,7 @@ def spoil_a_product(run_folder: Path) -> str:
 
 
 def test_what_was_captured(tmp_path):
-    words = ("dump", "--level", "operator", "-o", tmp_path / "run", "--json", "--", sys.executable, EXAMPLE)
+    words = ("dump", "--level", "operator", "-o", tmp_path / "run", "--json", "--", warm_python.python(), EXAMPLE)
     done = run(*words)
     assert done.returncode == 0, done.stderr
     *printed, last = done.stdout.splitlines()
@@ -203,7 +203,7 @@ def test_what_was_captured(tmp_path):
     [([], "assay compare GOLDEN {}"), (["--statistics"], "assay show {}"), (["--type", "model"], "assay show {}")],
 )
 def test_what_follows_a_capture(tmp_path, options, following):
-    done = run("dump", *options, "-o", tmp_path / "run", "--", sys.executable, EXAMPLE)
+    done = run("dump", *options, "-o", tmp_path / "run", "--", warm_python.python(), EXAMPLE)
     assert done.stderr.endswith(f"assay: next: {following.format(tmp_path / 'run')}\n")
 
 

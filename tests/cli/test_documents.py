@@ -30,6 +30,7 @@ from typing import Callable, Optional
 
 import document_scenes
 import pytest
+import warm_python
 from assay_command import binary
 
 ROOT = Path(__file__).parents[2]
@@ -173,9 +174,12 @@ def without_blank_end(lines: list[str]) -> list[str]:
 
 
 def run_step(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
-    bin_folder = os.pathsep.join([str(Path(binary()).parent), str(Path(sys.executable).parent)])
+    programs = (binary(), warm_python.python(), sys.executable)
+    bin_folder = os.pathsep.join(str(Path(program).parent) for program in programs)
     environment = {**os.environ, "PATH": bin_folder + os.pathsep + os.environ["PATH"], "NO_COLOR": "1"}
     environment["LC_ALL"] = "C.UTF-8"
+    if step.command.startswith("assay twin "):
+        environment["ASSAY_PYTHON"] = warm_python.python("transformers")
     environment.pop("COLUMNS", None)
     return subprocess.run(
         ["bash", "-c", step.command],

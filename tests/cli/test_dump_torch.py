@@ -9,6 +9,7 @@ import re
 import sys
 
 import pytest
+import warm_python
 from assay_command import run
 
 import assay
@@ -29,13 +30,13 @@ def script(tmp_path):
     return path
 
 
-def dump(tmp_path, script, *words):
-    return run("dump", "-o", tmp_path / "out", *words, "--", sys.executable, script)
+def dump(tmp_path, script, *words, python=None):
+    return run("dump", "-o", tmp_path / "out", *words, "--", python or warm_python.python(), script)
 
 
 def test_the_first_step_of_an_unedited_script_is_captured(tmp_path, script):
     plain = run("dump", "--host", "atb", "-o", tmp_path / "none", "--", sys.executable, script)
-    done = dump(tmp_path, script)
+    done = dump(tmp_path, script, python=sys.executable)
     assert (done.returncode, done.stdout) == (0, plain.stdout)
     captured = assay.open(str(tmp_path / "out"))
     assert {record.node for record in captured.records} == {"", "0", "1", "2"}
@@ -102,7 +103,9 @@ def test_force_removes_the_run_in_the_folder_and_nothing_else(tmp_path, script):
 
 @pytest.mark.slow
 def test_a_folder_whose_name_is_no_text_holds_the_run(tmp_path, script):
-    done = run("dump", "-o", b"raw\xff", "--host", "torch", "--require", "--", sys.executable, script, cwd=tmp_path)
+    done = run(
+        "dump", "-o", b"raw\xff", "--host", "torch", "--require", "--", warm_python.python(), script, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     (folder,) = [p for p in os.listdir(os.fsencode(tmp_path)) if p.startswith(b"raw")]
     assert folder == b"raw\xff"

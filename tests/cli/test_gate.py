@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+import warm_python
 from assay_command import binary, run
 from test_answers import validator
 
@@ -82,7 +83,8 @@ def programs(tmp_path_factory) -> Path:
 
 
 def command(kind: str, *more: str) -> str:
-    return " ".join([sys.executable, "program.py", kind, *more])
+    python = sys.executable if kind in ("sleeping", "leaving") else warm_python.python()
+    return " ".join([python, "program.py", kind, *more])
 
 
 @pytest.fixture(scope="module")
@@ -465,7 +467,7 @@ with torch.no_grad():
 def test_modules_are_enough_for_positions_far_away(programs, temporary):
     """In bfloat16 an angle of 16 000 is off by up to 32: only golden's own buffers tell that mine did not do that."""
     (programs / "far.py").write_text(FAR)
-    words = [f"{sys.executable} far.py {side}" for side in ("golden", "mine")]
+    words = [f"{warm_python.python()} far.py {side}" for side in ("golden", "mine")]
     done = gate(programs, "--golden", words[0], "--mine", words[1], "--level", "module")
     assert done.returncode == 0, done
     assert "mine, operators" not in done.stderr
@@ -474,13 +476,14 @@ def test_modules_are_enough_for_positions_far_away(programs, temporary):
 @pytest.mark.slow
 def test_golden_of_a_twin_needs_no_command(tmp_path, temporary, monkeypatch):
     """A shaped twin in bfloat16 is clean, and what a tolerance would have to allow is said of its tokens."""
-    monkeypatch.setenv("ASSAY_PYTHON", sys.executable)
+    python = warm_python.python("transformers")
+    monkeypatch.setenv("ASSAY_PYTHON", python)
     sizes = {"hidden_size": 512, "intermediate_size": 1376, "num_attention_heads": 8, "num_key_value_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes, "num_hidden_layers": 8}))
     twin = tmp_path / "tiny"
     make = ["-m", "assay.twin", "make", tmp_path / "config.json", "-o", twin, "--layers", "2", "--gguf-type", "none"]
-    subprocess.run([sys.executable, *make], check=True, capture_output=True)
-    mine = f"{sys.executable} -m assay.twin run --dtype bfloat16 --attention sdpa {{twin}}"
+    subprocess.run([python, *make], check=True, capture_output=True)
+    mine = f"{python} -m assay.twin run --dtype bfloat16 --attention sdpa {{twin}}"
     done = run("gate", twin, "--mine", mine, "--format", "json")
     outcome = json.loads(done.stdout)
     assert (done.returncode, outcome["outcome"]) == (0, "clean"), outcome["sentence"]

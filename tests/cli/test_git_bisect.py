@@ -7,6 +7,7 @@ import shlex
 import subprocess
 
 import pytest
+import warm_python
 from assay_command import binary
 
 PROGRAM = """
@@ -58,12 +59,12 @@ def test_bisect_skips_what_cannot_be_judged_and_names_the_bad_commit(tmp_path):
     folder = tmp_path / "repository"
     write_repository(folder, ["", "", "", BROKEN, OTHER_PROMPT, WRONG, WRONG, WRONG])
     git(folder, "checkout", "-q", "v2")
-    assay = shlex.quote(binary())
-    capture = ["sh", "-c", f"{assay} dump --level operator --weights -o golden -- python3 run.py"]
+    assay, python = shlex.quote(binary()), shlex.quote(warm_python.python())
+    capture = ["sh", "-c", f"{assay} dump --level operator --weights -o golden -- {python} run.py"]
     subprocess.run(capture, cwd=folder, check=True, capture_output=True)
     # When git bisects with the recipe of docs/commands/locate.md
     git(folder, "bisect", "start", "v8", "v2")
-    recipe = f"rm -rf mine; {assay} dump --weights -o mine -- python3 run.py || exit 125; {assay} locate golden mine"
+    recipe = f"rm -rf mine; {assay} dump --weights -o mine -- {python} run.py || exit 125; {assay} locate golden mine"
     done = git(folder, "bisect", "run", "sh", "-c", recipe)
     # Then the two in front of the bad commit were skipped: git cannot tell the three apart, and names no other
     said = done.stdout + done.stderr

@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import warm_python
 from assay_command import read_csv, run, the_report
 from dump_files import BFLOAT16, Dump, Operand
 from graph_dumps import (
@@ -309,7 +309,7 @@ with torch.no_grad():
 def capture(folder, engine):
     folder.mkdir(parents=True)
     done = subprocess.run(
-        [sys.executable, "-c", CAPTURE, str(folder), engine],
+        [warm_python.python("transformers"), "-c", CAPTURE, str(folder), engine],
         capture_output=True,
         text=True,
         timeout=500,

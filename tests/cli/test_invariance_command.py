@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
+import warm_python
 from assay_command import run
 from test_answers import refusal, validator
 
@@ -38,7 +38,7 @@ def invariance(tmp_path):
 
     def call(fault: str, *words: object):
         options = ["--host", "torch", "--batch", "2", "--decode", "0", "--no-padding", *words]
-        return run("invariance", *options, "--", sys.executable, script, fault, cwd=tmp_path)
+        return run("invariance", *options, "--", warm_python.python(), script, fault, cwd=tmp_path)
 
     return call
 

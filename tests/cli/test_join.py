@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from assay_command import run
 from test_answers import refusal, validator
 
@@ -36,7 +37,7 @@ ID = "0123456789abcdef" * 2
 
 def capture(folder: Path, rank: int, *, run_id: str = ID, world_size: int = 2, scale: float = 0.0) -> None:
     variables = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world_size), "ASSAY_RUN_ID": run_id}
-    command = [sys.executable, "-c", CAPTURE, str(folder), str(scale or rank + 1)]
+    command = [warm_python.python(), "-c", CAPTURE, str(folder), str(scale or rank + 1)]
     subprocess.run(command, env=variables, check=True, timeout=120)
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 from assay_command import run
 from operator_runs import write_run
 from test_answers import refusal, validator
@@ -287,7 +287,7 @@ if kind == "failing":
 
 def locate_programs(tmp_path, mine: str, *more):
     (tmp_path / "program.py").write_text(PROGRAM)
-    python = sys.executable
+    python = warm_python.python()
     return run(
         "locate",
         "--golden",

@@ -5,17 +5,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
 import pytest
 import torch
+import warm_python
 from assay_command import run, write_native_run, write_torch_tree
 from operator_runs import write_run
 from test_answers import answers, refusal, validator
@@ -326,10 +327,11 @@ OPERATORS = {
 @pytest.mark.parametrize("fault", OPERATORS)
 @pytest.mark.parametrize("level", ["operator", "module"])
 @pytest.mark.parametrize("command", ["locate", "compare"])
-def test_next_alone_leads_from_modules_to_the_operator(tmp_path, fault, level, command):
+def test_next_alone_leads_from_modules_to_the_operator(tmp_path, monkeypatch, fault, level, command):
     (tmp_path / "run.py").write_text(PROGRAM)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(warm_python.python()).parent), os.environ["PATH"]]))
     for side, kind, captured in (("golden", "none", level), ("mine", fault, "module")):
-        dump = ["dump", "--level", captured, "-o", side, "--", sys.executable, "run.py", kind]
+        dump = ["dump", "--level", captured, "-o", side, "--", warm_python.python(), "run.py", kind]
         assert run(*dump, cwd=tmp_path).returncode == 0
     place, node = OPERATORS[fault]
     done = run(command, "golden", "mine", cwd=tmp_path)
@@ -350,7 +352,7 @@ def test_next_alone_leads_from_modules_to_the_operator(tmp_path, fault, level, c
 
 def test_a_capture_names_what_it_is_told_to(tmp_path):
     (tmp_path / "run.py").write_text(PROGRAM)
-    words = ["dump", "-o", "mine", "--next", "assay show mine", "--", sys.executable, "run.py", "none"]
+    words = ["dump", "-o", "mine", "--next", "assay show mine", "--", warm_python.python(), "run.py", "none"]
     assert run(*words, cwd=tmp_path).stderr.endswith("assay: next: assay show mine\n")
     shutil.rmtree(tmp_path / "mine")
     nothing = run("dump", "-o", "mine", "--next", "assay show mine", "--", "true", cwd=tmp_path)

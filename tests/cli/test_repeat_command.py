@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from assay_command import run
 from test_answers import refusal, validator
 
@@ -61,7 +62,9 @@ def repeat(tmp_path):
     def call(words: list, *program: object):
         counter = tmp_path / "counter"
         counter.unlink(missing_ok=True)
-        return run("repeat", "--host", "torch", *words, "--", sys.executable, script, counter, *program, cwd=tmp_path)
+        return run(
+            "repeat", "--host", "torch", *words, "--", warm_python.python(), script, counter, *program, cwd=tmp_path
+        )
 
     return call
 
@@ -128,7 +131,9 @@ def test_weights_made_without_a_seed_are_told_and_the_next_command_repeats(repea
     (following,) = next_lines(done.stdout)
     words = following.removeprefix("next: assay ").split()
     assert words[:2] == ["repeat", "-seed"]
-    again = run(*words[:2], "--host", "torch", "-n", "2", *words[2:], cwd=tmp_path)
+    elsewhere = tmp_path / "elsewhere"  # the folder of runs is named after the second, and the first one was kept
+    elsewhere.mkdir()
+    again = run(*words[:2], "--host", "torch", "-n", "2", *words[2:], cwd=elsewhere)
     assert again.returncode == 0, again.stdout
 
 
@@ -159,11 +164,11 @@ def test_what_depends_on_the_number_of_threads_is_listed_and_a_failure_when_aske
         "Net()(torch.ones(3))\n"
     )
     words = ["repeat", "--host", "torch", "-n", "2", "--threads", "1,2", "-o"]
-    done = run(*words, tmp_path / "a", "--", sys.executable, script)
+    done = run(*words, tmp_path / "a", "--", warm_python.python(), script)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.replace("\n  ", " ")
     assert "depends on the number of threads, 2 against 1: Net aten.neg.default (operator): 1 place" in lines
-    asked = run(*words, tmp_path / "b", "--threads-must-agree", "--json", "--", sys.executable, script)
+    asked = run(*words, tmp_path / "b", "--threads-must-agree", "--json", "--", warm_python.python(), script)
     assert asked.returncode == 1
     found = json.loads(asked.stdout)
     validator("repeat").validate(found)
@@ -253,7 +258,7 @@ def test_another_prompt_of_llama_cpp_is_another_input_and_no_node_is_accused(ggu
 @pytest.mark.slow
 def test_digests_stand_in_for_the_data(tmp_path, repeat):
     script = tmp_path / "run.py"
-    words = ["--host", "torch", "--level", "operator", "--digest", "--", sys.executable, script]
+    words = ["--host", "torch", "--level", "operator", "--digest", "--", warm_python.python(), script]
     for folder, more in (("digests", ["-sd"]), ("data", [])):
         done = run("dump", "-o", tmp_path / folder, *more, *words, tmp_path / "counter", "none")
         assert done.returncode == 0, done.stderr

@@ -11,16 +11,17 @@ import sys
 import time
 
 import pytest
+import warm_python
 from assay_command import binary
 from test_answers import validator
 
 pytest.importorskip("transformers")
-PYTHON = {"ASSAY_PYTHON": sys.executable}
 
 
 def twin(*words, cwd, **environment):
+    python = {"ASSAY_PYTHON": warm_python.python("transformers")}
     return subprocess.run(
-        [binary(), "twin", *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **PYTHON, **environment}
+        [binary(), "twin", *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **python, **environment}
     )
 
 
@@ -79,7 +80,7 @@ def test_checks_it(folder):
 
 
 def test_the_golden_program_is_told_the_folder_by_the_environment(folder):
-    program = [sys.executable, "-m", "assay.twin", "run"]
+    program = [warm_python.python("transformers"), "-m", "assay.twin", "run"]
     done = subprocess.run(program, cwd=folder, capture_output=True, text=True, env={**os.environ, "ASSAY_TWIN": "tiny"})
 
     assert done.returncode == 0, done.stderr
@@ -140,7 +141,9 @@ def test_says_what_is_not_installed(folder, tmp_path):
 def test_a_signal_leaves_nothing(number, folder, tmp_path):
     """Sent when the hidden folder is there: the weights are being made."""
     command = [binary(), "twin", str(folder / "config.json"), "-o", "out", "--layers", "28"]
-    program = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, env={**os.environ, **PYTHON})
+    program = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, env={**os.environ, "ASSAY_PYTHON": sys.executable}
+    )
     end = time.monotonic() + 60
     while not os.listdir(tmp_path) and time.monotonic() < end:
         time.sleep(0.01)

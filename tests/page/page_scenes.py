@@ -12,6 +12,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
 
+import warm_python
 from assay_command import binary
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -44,7 +45,7 @@ def compared(golden: Path, mine: Path, folder: Path, *options: object) -> Scene:
 
 
 def dumped(folder: Path, level: str, *program: str) -> Path:
-    assay("dump", "--level", level, "--weights", "-o", folder, "--", sys.executable, *program)
+    assay("dump", "--level", level, "--weights", "-o", folder, "--", warm_python.python(), *program)
     return folder
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 from page_file import PageFile
 from page_scenes import assay
 from test_map import shown
@@ -53,7 +54,7 @@ def repeated(folder: Path, name: str, runs: int, *wrong: int) -> dict[str, Any]:
     """Writes page.html and returns what --json says."""
     (folder / "run.py").write_text(PROGRAM)
     words = ["--host", "torch", "-n", runs, "--html", "page.html", "--json", "--"]
-    program = [sys.executable, "run.py", json.dumps(name), *wrong]
+    program = [warm_python.python(), "run.py", json.dumps(name), *wrong]
     return json.loads(assay("repeat", *words, *program, status=None, cwd=folder).stdout)
 
 
@@ -146,7 +147,7 @@ def test_an_operator_that_only_some_runs_have_is_a_line_of_the_map(tmp_path, ope
         "with torch.no_grad():\n"
         "    torch.nn.Sequential(torch.nn.ReLU(), Copy())(torch.ones(2, 8))\n"
     )
-    words = ["--host", "torch", "-n", 3, "--html", "page.html", "--", sys.executable, "run.py"]
+    words = ["--host", "torch", "-n", 3, "--html", "page.html", "--", warm_python.python(), "run.py"]
     said = " ".join(assay("repeat", *words, status=None, cwd=tmp_path).stdout.split())
     assert "one of the runs has no such operator, in run 2" in said
     rows = PageFile(tmp_path / "page.html").rows

@@ -8,11 +8,11 @@ import io
 import math
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 from page_file import PageFile
 from page_scenes import assay
 
@@ -227,7 +227,7 @@ with torch.no_grad(), assay.capture(model, sys.argv[1], level="module"):
 def test_names_that_a_spreadsheet_would_run_are_defused(open_page, tmp_path):
     # Given runs with hostile names of modules,
     for side in ("golden", "mine"):
-        subprocess.run([sys.executable, "-c", HOSTILE, str(tmp_path / side)], check=True, capture_output=True)
+        subprocess.run([warm_python.python(), "-c", HOSTILE, str(tmp_path / side)], check=True, capture_output=True)
     rows = rows_of_csv(tmp_path, tmp_path / "golden", tmp_path / "mine")
     expected = {data_id: row["node"] for data_id, row in rows.items()}
     page = open_page(tmp_path / "page.html", fragment="#view=table").page

@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import warm_python
 from page_file import PageFile
 from page_scenes import Scene, assay, compared, until
 from test_accessibility import serious_faults
@@ -285,7 +285,9 @@ for side in ("golden", "mine"):
 def hostile(tmp_path_factory):
     """Modules whose names try to be markup, quotes, escapes of a terminal, or are long."""
     folder = tmp_path_factory.mktemp("hostile")
-    subprocess.run([sys.executable, "-c", HOSTILE, str(folder), json.dumps(NAMES)], check=True, capture_output=True)
+    subprocess.run(
+        [warm_python.python(), "-c", HOSTILE, str(folder), json.dumps(NAMES)], check=True, capture_output=True
+    )
     return compared(folder / "golden", folder / "mine", folder)
 
 
