@@ -13,6 +13,7 @@ from __future__ import annotations
 import marshal
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -108,6 +109,7 @@ def broker(folder, python, life):
     for process, hold in servers.values():
         os.close(hold)
         process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 # --- a server: imports
