@@ -157,8 +157,9 @@ def shards_of(value, how):
     return tuple(part.clone() for part in value.chunk(2, dim=how))
 
 
-def capture_ranks(folder: Path, shards) -> Path:
+def capture_ranks(folder: Path, shards, monkeypatch) -> Path:
     """One run of several ranks, put together as a launcher with one folder a rank would."""
+    monkeypatch.setenv("ASSAY_RUN_ID", "ab" * 16)
     for rank, shard in enumerate(shards):
         one = capture(Stored({"weight": shard}, weight()), folder.with_name(f"{folder.name}-{rank}"))
         if rank == 0:
@@ -169,8 +170,8 @@ def capture_ranks(folder: Path, shards) -> Path:
 
 
 @pytest.mark.parametrize("how", [0, 1, "flat", "fused"])
-def test_shards_of_all_ranks_are_put_together(golden, tmp_path, how):
-    done = run("locate", golden, capture_ranks(tmp_path / "mine", shards_of(weight(), how)))
+def test_shards_of_all_ranks_are_put_together(golden, tmp_path, how, monkeypatch):
+    done = run("locate", golden, capture_ranks(tmp_path / "mine", shards_of(weight(), how), monkeypatch))
     assert "first bad" not in done.stdout, done.stdout
     assert "weights not judged" not in words_of(done)
     note = "put together as interleave:0 in 2 blocks of ranks 0,1: linear.weight"
@@ -178,7 +179,7 @@ def test_shards_of_all_ranks_are_put_together(golden, tmp_path, how):
 
     other = weight()
     other[40, 60] += 0.5
-    done = run("locate", golden, capture_ranks(tmp_path / "faulty", shards_of(other, how)))
+    done = run("locate", golden, capture_ranks(tmp_path / "faulty", shards_of(other, how), monkeypatch))
     assert "first bad: linear" in done.stdout, done.stdout
     assert "40, 60]" in words_of(done)
 

@@ -138,14 +138,33 @@ std::vector<Manifest> read_manifests(const std::string& path,
   return manifests;
 }
 
-/// One capture of several processes is one run.
-void compare_ids(const std::vector<RankFolder>& folders, const std::vector<Manifest>& manifests,
-                 Run* run) {
-  for (size_t i = 1; i < manifests.size(); ++i) {
-    if (manifests[i].found && manifests[0].found && manifests[i].id != manifests[0].id)
-      run->add_damage(folders[i].path, "is of another run than " + folders[0].path);
+/// One capture of several processes is one run: the ids that its ranks have agree, in their
+/// manifests as in the first lines of their records.
+class RankIds {
+ public:
+  explicit RankIds(Run* run) : run_(run) {}
+  void add(const std::string& folder, const Manifest& manifest) {
+    if (manifest.found) compare(folder, manifest.id);
   }
-}
+  /// Of a rank that has no manifest; after all manifests.
+  void add(const std::string& folder, const RecordsFacts& records) {
+    if (!records.run_id.empty()) compare(folder, records.run_id);
+  }
+
+ private:
+  void compare(const std::string& folder, const std::string& id) {
+    if (!first_folder_) {
+      first_folder_ = folder;
+      id_ = id;
+    } else if (id != id_) {
+      run_->add_damage(folder, "is of another run than " + *first_folder_);
+    }
+  }
+
+  Run* run_;
+  std::optional<std::string> first_folder_;
+  std::string id_;
+};
 
 Attempt read_newest_graph_run(const std::string& path) {
   std::vector<std::string> warnings;
@@ -185,13 +204,15 @@ Attempt read_native(const std::string& path) {
   }
 
   const std::vector<Manifest> manifests = read_manifests(path, folders, &run);
-  compare_ids(folders, manifests, &run);
+  RankIds ids(&run);
+  for (size_t i = 0; i < folders.size(); ++i) ids.add(folders[i].path, manifests[i]);
   TreeReader trees(&run);
   for (size_t i = 0; i < folders.size(); ++i) {
     if (!manifests[i].parallel.empty()) run.parallel[folders[i].rank] = manifests[i].parallel;
     trees.read(folders[i]);
     const RecordsFacts records = read_records(folders[i].path, folders[i].rank, boundary, &run);
     find_native_damage(folders[i].path, boundary, manifests[i], records, &run);
+    if (!manifests[i].found) ids.add(folders[i].path, records);
     if (!manifests[i].found && !records.run_id.empty()) run.coverage.complete = false;
   }
   trees.finish();

@@ -287,3 +287,16 @@ def test_a_rank_of_another_capture_is_damage(runs: Runs, tmp_path: Path) -> None
     write_manifest(second, {**json.loads(second.read_text()), "id": one_id})
     reseal(mine)
     assert assay.open(mine).damage == ()
+
+
+@pytest.mark.parametrize("with_manifest", [0, None])
+def test_a_rank_of_another_capture_without_a_manifest_is_damage(runs: Runs, tmp_path: Path, with_manifest: Any) -> None:
+    # given two ranks of two runs: the second one's records alone tell of which run they are
+    mine = tmp_path / "mine"
+    for rank, run in enumerate([runs.healthy, runs.wrong]):
+        shutil.copytree(run / "rank0", mine / f"rank{rank}")
+        (mine / f"rank{rank}" / "manifest.json").unlink(missing_ok=True)
+    if with_manifest is not None:
+        shutil.copyfile(runs.healthy / "manifest.json", mine / "rank0" / "manifest.json")
+    found = [fault for file, fault in assay.open(mine).damage if file.endswith("rank1")]
+    assert found == [f"is of another run than {mine}/rank0"]
