@@ -190,9 +190,9 @@ try:
 except ImportError:
     version = None
 print("python", platform.python_version())
-for name in ("torch", "assay", "numpy", "transformers", "torch_npu"):
+for name in ("torch", "assay-llm", "numpy", "transformers", "torch_npu"):
     try:
-        print(name, version(name))
+        print(name.replace("assay-llm", "assay"), version(name))
     except Exception:
         pass
 )";
@@ -259,7 +259,7 @@ Finding check_python(const std::string& program, double timeout_s) {
   }
   if (!has_assay) {
     return {State::Missing, "assay for torch", detail + ", no assay",
-            "install the assay wheel into this Python to capture its models"};
+            "`pip install assay-llm` with this Python to capture its models"};
   }
   const bool fast = major_minor(torch) >= std::pair(2, 10);
   return {State::Ok, "torch", detail,

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import sys
 import time
+from importlib.metadata import version
 
 import pytest
 
@@ -46,6 +48,13 @@ def test_reports_the_packages_of_each_python(checks, tmp_path):
     assert found["state"] == "ok"
     assert "python 3.11.7, torch 2.13.0+cpu, assay 0.1.0" in found["detail"]
     assert found["why"] == ""
+
+
+def test_finds_what_is_installed_in_the_environment_of_these_tests(checks):
+    pytest.importorskip("torch")
+    found = checks(PATH=os.path.dirname(sys.executable))["torch"]
+    assert found["state"] == "ok"
+    assert f", assay {version('assay-llm')}" in found["detail"] and ", torch 2" in found["detail"]
 
 
 def test_explains_what_an_older_torch_costs(checks, tmp_path):
