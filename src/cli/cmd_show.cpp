@@ -88,13 +88,12 @@ struct Screen {
   }
 };
 
-// Up to this size all of a tensor is read even where only some values are printed: 0.1 s.
+// Up to this size all of a tensor is read where nobody asked for it: 0.1 s.
 constexpr uint64_t kReadWholeBytes = uint64_t{256} << 20;
 
-/// False when the user asked for some values of a large tensor only.
+/// False for a large tensor of which the user did not ask for what takes all of its values.
 bool reads_all_values(const ShowOptions& options, const run::TensorRecord& record) {
-  return options.stats || options.histogram || !options.values ||
-         tensor_bytes(record) <= kReadWholeBytes;
+  return options.stats || options.histogram || tensor_bytes(record) <= kReadWholeBytes;
 }
 
 /// Reads headers, and statistics where they are wanted, of all chosen records at once.
@@ -409,8 +408,8 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
   }
   // One tensor is small enough a subject to show everything.
   const bool asked = options.values || options.histogram;
-  add_values_and_histogram(item, options, options.values || !asked, options.histogram || !asked,
-                           screen);
+  const bool histogram = options.histogram || (!asked && reads_all_values(options, record));
+  add_values_and_histogram(item, options, options.values || !asked, histogram, screen);
 }
 
 // ---- json ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -267,6 +268,23 @@ def test_histogram_counts_every_finite_value(assay, tmp_path):
     assert np.abs(np.array(counts) - expected).max() <= 1
     assert sum(counts) == 9_997
     assert lines[24] == "left out: 1 NaN, 1 +Inf, 1 -Inf"
+
+
+def test_does_not_read_all_of_a_large_tensor_unasked(assay, tmp_path):
+    # given 64 GiB of zeros that take no place, with a one at the end
+    count = 1 << 34
+    with (tmp_path / "big.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (count,)})
+        file.truncate(file.tell() + 4 * count)
+        file.seek(-4, os.SEEK_END)
+        file.write(np.float32(1).tobytes())
+    started = time.monotonic()
+    shown = assay("show", tmp_path / "big.npy")
+    assert shown.returncode == 0, shown.stderr
+    # then its ends are there, and what takes all of it is named
+    assert time.monotonic() - started < 10
+    assert "--stats reads all of it" in shown.stdout and "histogram" not in shown.stdout
+    assert shown.stdout.rstrip().splitlines()[-1].split()[-1].startswith("1")
 
 
 def test_lists_the_members_of_containers(assay, tmp_path):
