@@ -172,7 +172,10 @@ Json obligations_json(const Verdict& verdict) {
 
 Json power_json(const locate::Power& power) {
   if (std::isnan(power.error)) return nullptr;
-  return {{"error", number(power.error)}, {"module", text(power.module)}, {"step", power.step}};
+  return {{"error", number(power.error)},
+          {"module", text(power.module)},
+          {"step", power.step},
+          {"cancelled", power.cancelled}};
 }
 
 Json notes_json(const Verdict& verdict) {

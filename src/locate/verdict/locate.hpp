@@ -163,6 +163,8 @@ struct Power {
   double error = NAN;  // relative L2; NaN: not known
   std::string module;  // where it would have to be the largest
   int64_t step = 0;
+  /// Beside it: results that cancel, so that their rounding is as large as they are.
+  size_t cancelled = 0;
 };
 
 struct Verdict {

@@ -201,7 +201,10 @@ std::string percent(double share) {
 
 std::string power_clause(const Power& power) {
   if (std::isnan(power.error)) return {};
-  return "errors above " + percent(power.error) + " of a value would have been seen";
+  return "errors above " + percent(power.error) + " of a value would have been seen" +
+         (power.cancelled == 0 ? ""
+                               : ", but where values cancel to their rounding (" +
+                                     counted(power.cancelled, "result") + ")");
 }
 
 /// "3 near ties chose other tokens, margin 0.4 of the noise"

@@ -545,9 +545,15 @@ class Composer {
 
   /// The largest of the errors that no limit would have shown, inside operators and between them.
   void find_power() {
+    // Where one such place leaves the rest without a judgement it is the power (too_little_power()).
+    const bool others_are_judged = verdict_.level == JudgedBy::Operators || stages_.across_engines;
     const auto consider = [&](double error, const std::string& module, int64_t step) {
-      if (std::isfinite(error) && error > 0 && !(error <= verdict_.power.error))
-        verdict_.power = {error, module, step};
+      Power& power = verdict_.power;
+      if (!std::isfinite(error) || error <= 0) return;
+      if (others_are_judged && error > kLeastPower)
+        ++power.cancelled;
+      else if (!(error <= power.error))
+        power = {error, module, step, power.cancelled};
     };
     if (verdict_.level == JudgedBy::Operators && stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) {
