@@ -86,6 +86,15 @@ bool is_dense(const TensorLook& look) {
   return true;
 }
 
+ByteSpan memory_of(const TensorLook& look) {
+  if (look.element_count <= 0) return {};
+  uint64_t last = 0;
+  for (int i = 0; i < look.ndim; ++i)
+    last += static_cast<uint64_t>(look.strides[i]) * static_cast<uint64_t>(look.shape[i] - 1);
+  const uint64_t size = storage_bytes(look.dtype, last + 1).value_or(0);
+  return {static_cast<const std::byte*>(look.data), static_cast<size_t>(size)};
+}
+
 std::optional<uint64_t> spanned_bytes(const TensorLook& look) {
   const uint64_t element_bits = info(look.dtype).element_bits;
   if (look.element_count <= 0 || element_bits % 8 != 0) return std::nullopt;

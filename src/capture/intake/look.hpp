@@ -63,6 +63,9 @@ struct TensorLook {
 /// From the first to the last element, as they lie in memory; nothing where elements overlap
 /// (expanded), share bytes (packed types), or are none.
 [[nodiscard]] std::optional<uint64_t> spanned_bytes(const TensorLook& look);
+/// The memory from the first to the last element, gaps included. Precondition: Readable::Memory, no
+/// negative strides.
+[[nodiscard]] ByteSpan memory_of(const TensorLook& look);
 /// A view of the bytes as they lie in memory, with lazy bits. Precondition: Readable::Memory.
 [[nodiscard]] TensorView view_of(const TensorLook& look);
 

@@ -195,6 +195,12 @@ std::unique_ptr<OperatorSchema> OperatorSchemas::read(PyObject* function) {
   auto schema = std::make_unique<OperatorSchema>();
   schema->function = new_ref(function);
   schema->name = run_.intern(text_of(function));
+  const bool is_functional =
+      schema->name->starts_with("_c10d_functional") || schema->name->starts_with("c10d_functional");
+  schema->waits_for_collective =
+      is_functional && schema->name->find(".wait_tensor") != std::string::npos;
+  schema->starts_collective =
+      (is_functional && !schema->waits_for_collective) || schema->name->starts_with("c10d.");
   const Ref description = attribute(function, "_schema");
   Ref target = description ? attribute(function, "_op") : Ref();
   schema->target = target ? target.release() : new_ref(function);

@@ -36,6 +36,9 @@ struct OperatorSchema {
   std::vector<OperatorArgument> arguments;  // in schema order
   bool is_view = false;
   bool is_mutable = false;
+  /// Of a collective: its tensors are written when it has been waited for, not when it returns.
+  bool starts_collective = false;
+  bool waits_for_collective = false;
   // JSON list of the written arguments, nullptr when there is none.
   const std::string* writes = nullptr;
 };

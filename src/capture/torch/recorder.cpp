@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "capture/intake/take.hpp"
 #include "stats/digest.hpp"
+#include "stats/glance.hpp"
 #include "tensor/node.hpp"
 
 namespace assay::capture {
@@ -80,6 +81,11 @@ void Session::Recorder::call_raised() {
   skip(nullptr, session_.no_slot_, "the call raised");
 }
 
+void Session::Recorder::still_written(const std::string* slot) {
+  forget_look();
+  skip(nullptr, slot, "a collective may still write it");
+}
+
 void Session::Recorder::forget_look() {
   look_.dtype_name = nullptr;
   look_.has_shape = false;
@@ -131,6 +137,7 @@ void Session::Recorder::identify(native::Record& record) {
   const StorageTable::Sight sight = session_.storages_.see(at_hand_.object, is_settled());
   if (!is_negative_known(sight)) session_.access_.look_for_negative(at_hand_.object, look_);
   if (sight.storage == nullptr) return;
+  if (has_changed_unseen(*sight.storage)) session_.storages_.wrote(*sight.storage);
   StoredValue& value = session_.storages_.value_of(*sight.storage, at_hand_.object, look_);
   const bool first_sight = value.seen_in != step_->step;
   value.seen_in = step_->step;
@@ -150,6 +157,16 @@ void Session::Recorder::identify(native::Record& record) {
   }
   if (value.producer.is_none())
     record.value.leaf = session_.storages_.leaf_of(*sight.storage, value);
+}
+
+// Whether somebody wrote the tensor's memory in a way that no counter shows (collectives, `data`,
+// NumPy, a kernel of one's own), so that it is another value than the one we know.
+bool Session::Recorder::has_changed_unseen(Storage& storage) {
+  if (session_.options_.verify || look_.readable != Readable::Memory) return false;
+  const StoredValue& value = session_.storages_.value_of(storage, at_hand_.object, look_);
+  const StoredValue* known =
+      session_.storages_.find_bytes(storage, value, look_, value.layout.dense);
+  return known != nullptr && !session_.storages_.is_unchanged(storage, *known);
 }
 
 // Whether the lazy neg bit need not be asked for. Only views have it: what an operator of torch
@@ -272,6 +289,10 @@ void Session::Recorder::record_memory(native::Record& record) {
   const bool is_first = record.kind == native::RecordKind::Tensor && twin == nullptr;
   fresh.payload = record.payload;
   fresh.is_view = record.is_view;
+  if (is_first && trusted && look_.element_count > 0) {
+    fresh.memory = memory_of(look_);
+    fresh.glance = stats::glance(fresh.memory);
+  }
   fresh.record = RecordRef::numbered(push(record, lost));
   if (made != nullptr) made->producer = fresh.record;
   if (is_first && (trusted || full)) remember(std::move(fresh));
@@ -346,12 +367,18 @@ Session::Recorder::Seen Session::Recorder::find_seen() {
   if (at_hand_.stored == nullptr) {
     const auto* found = session_.sightings_.find(at_hand_.object, look_, version(),
                                                  at_hand_.contiguous || is_dense(look_));
-    return found != nullptr ? Seen{&found->layout, &found->known} : Seen{};
+    return found != nullptr && is_unchanged(found->known) ? Seen{&found->layout, &found->known}
+                                                          : Seen{};
   }
   const StoredValue* found = session_.storages_.find_bytes(*at_hand_.storage, *at_hand_.stored,
                                                            look_, at_hand_.stored->layout.dense);
   return found != nullptr && !is_contradicted(*found) ? Seen{&found->layout, found->bytes.get()}
                                                       : Seen{};
+}
+
+// Of a tensor in the same place of the same storage as the one at hand.
+bool Session::Recorder::is_unchanged(const TakenBytes& known) const {
+  return known.glance == 0 || (is_covered() && stats::glance(known.memory) == known.glance);
 }
 
 // Where both have one, torch's counter must agree, too: it sees writes by code that was not
@@ -366,19 +393,27 @@ bool Session::Recorder::lie_in_stored(native::Record& record, const Seen& seen) 
   if (!is_trusted()) return false;
   const std::optional<uint64_t> spanned = spanned_bytes(look_);
   if (!spanned) return false;
-  const auto take = [&](const SeenLayout& layout, const TakenBytes& bytes) {
-    if (!bytes.payload || bytes.is_view) return false;
-    const std::optional<uint64_t> begin = layout.begin_of(look_, *spanned);
-    if (!begin) return false;
-    record.payload = {bytes.payload->file, bytes.payload->offset + *begin, *spanned};
-    record.same_as = bytes.record.number();
-    record.is_view = true;
-    return true;
+  const auto begin_in = [&](const Seen& known) -> std::optional<uint64_t> {
+    if (!known.bytes->payload || known.bytes->is_view) return std::nullopt;
+    return known.layout->begin_of(look_, *spanned);
   };
-  if (at_hand_.stored == nullptr) return seen && take(*seen.layout, *seen.bytes);
-  return session_.storages_.find_known(*at_hand_.storage, [&](const StoredValue& known) {
-    return !is_contradicted(known) && take(known.layout, *known.bytes);
-  }) != nullptr;
+  Seen whole = seen;
+  if (at_hand_.stored != nullptr) {
+    const StorageTable& storages = session_.storages_;
+    const StoredValue* found =
+        storages.find_known(*at_hand_.storage, [&](const StoredValue& known) {
+          return !is_contradicted(known) && begin_in({&known.layout, known.bytes.get()}) &&
+                 storages.is_unchanged(*at_hand_.storage, known);
+        });
+    whole = found != nullptr ? Seen{&found->layout, found->bytes.get()} : Seen{};
+  }
+  const std::optional<uint64_t> begin = whole ? begin_in(whole) : std::nullopt;
+  if (!begin) return false;
+  const native::PayloadLocation& payload = *whole.bytes->payload;
+  record.payload = {payload.file, payload.offset + *begin, *spanned};
+  record.same_as = whole.bytes->record.number();
+  record.is_view = true;
+  return true;
 }
 
 // Whether a hit answers everything asked for; a transposed alias shares statistics but not the

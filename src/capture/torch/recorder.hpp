@@ -26,6 +26,8 @@ class Session::Recorder final : public LeafVisitor {
   void value(PyObject* value, std::string_view slot) override;
   /// In place of results.
   void call_raised();
+  /// In place of a tensor that a collective may write until it has been waited for.
+  void still_written(const std::string* slot);
 
   /// Records from here on are those of an operator. `view`, `mutates`: what its schema says.
   void set_operator(const std::string* name, uint32_t index, bool is_view, bool mutates) {
@@ -62,6 +64,7 @@ class Session::Recorder final : public LeafVisitor {
   void forget_look();
   [[nodiscard]] bool is_result() const { return operation_ != nullptr && role_ == Role::Output; }
   void identify(native::Record& record);
+  [[nodiscard]] bool has_changed_unseen(Storage& storage);
   [[nodiscard]] bool is_negative_known(const StorageTable::Sight& sight);
   void describe(native::Record& record);
   uint64_t push(native::Record& record, std::string_view text = {});
@@ -77,6 +80,7 @@ class Session::Recorder final : public LeafVisitor {
   [[nodiscard]] bool is_trusted();
   [[nodiscard]] bool is_covered() const;
   [[nodiscard]] Seen find_seen();
+  [[nodiscard]] bool is_unchanged(const TakenBytes& known) const;
   [[nodiscard]] bool is_contradicted(const StoredValue& known);
   [[nodiscard]] bool lie_in_stored(native::Record& record, const Seen& seen);
   [[nodiscard]] bool is_complete(const Seen& seen) const;

@@ -186,6 +186,7 @@ class Session {
   void enter_module(uint32_t node, const std::shared_ptr<StepProgress>& step, CallFrame& frame);
   void leave_module(CallFrame& frame) noexcept;
   void note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs);
+  void distrust_tensors(PyObject* value, int depth);
   void record_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
                        const OperatorFrame& frame);
   [[nodiscard]] const std::string* number_slot(size_t index);

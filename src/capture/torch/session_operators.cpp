@@ -9,6 +9,8 @@
 namespace assay::capture {
 namespace {
 
+constexpr int kMaxListDepth = 3;  // all_gather takes lists of lists
+
 // "self", "tensors.0"
 const std::string* slot_of(const OperatorSchema& schema, const BoundTensor& bound,
                            writer::NativeRun& run) {
@@ -81,7 +83,7 @@ bool Session::begin_operator(const OperatorSchema& schema, PyObject* args, PyObj
       storages_.distrust();
       return;
     }
-    is_ours = call->recorded || schema.is_mutable;
+    is_ours = call->recorded || schema.is_mutable || schema.starts_collective;
     if (!call->recorded) return;
     const AddedTime added(*call->step);
     const Lock lock(*this, thread);
@@ -108,8 +110,24 @@ void Session::record_operator(const OperatorSchema& schema, PyObject* args, PyOb
   recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
   recorder.begin_operator(arguments_json_, schema.writes);
   if (!options_.inputs) return;
-  for (const BoundTensor& bound : bound_tensors_)
-    recorder.tensor(bound.tensor, slot_of(schema, bound, *run_));
+  for (const BoundTensor& bound : bound_tensors_) {
+    const std::string* slot = slot_of(schema, bound, *run_);
+    if (schema.waits_for_collective)
+      recorder.still_written(slot);
+    else
+      recorder.tensor(bound.tensor, slot);
+  }
+}
+
+// What a collective was given or returns may be written until it has been waited for.
+void Session::distrust_tensors(PyObject* value, int depth) {
+  if (access_.is_tensor(value)) {
+    Storage* storage = storages_.see(value, false).storage;
+    if (storage != nullptr) storages_.wrote(*storage);
+    return;
+  }
+  if (depth == 0 || !(PyList_Check(value) || PyTuple_Check(value))) return;
+  for (Py_ssize_t i = 0; i < size_of(value); ++i) distrust_tensors(item_of(value, i), depth - 1);
 }
 
 void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs) {
@@ -141,12 +159,18 @@ void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObjec
     const Lock lock(*this);
     // Also when it raised: it may have come as far as writing.
     if (schema.is_mutable) note_writes(schema, args, kwargs);
+    if (schema.starts_collective) {
+      distrust_tensors(args, kMaxListDepth);
+      if (result != nullptr) distrust_tensors(result, kMaxListDepth);
+    }
     if (frame.step == nullptr) return;
     const AddedTime added(*frame.step, begin_ns);
     Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call, Role::Output);
     recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
     if (result == nullptr) {
       recorder.call_raised();
+    } else if (schema.starts_collective) {
+      if (options_.outputs) recorder.still_written(no_slot_);
     } else if (options_.outputs && access_.is_tensor(result)) {
       recorder.tensor(result, no_slot_);
     } else if (options_.outputs) {

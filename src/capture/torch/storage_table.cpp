@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "stats/glance.hpp"
+
 namespace assay::capture {
 namespace {
 
@@ -186,6 +188,20 @@ const StoredValue* StorageTable::find_bytes(const Storage& storage, const Stored
   return find_known(storage, [&](const StoredValue& other) {
     return other.layout.dense && other.layout.has_values_of(look, look_dense);
   });
+}
+
+bool StorageTable::is_unchanged(const Storage& storage, const StoredValue& known) const {
+  const TakenBytes& bytes = *known.bytes;
+  if (bytes.glance == 0) return true;
+  const Ref object(weakref_get(storage.weakref.get()));
+  if (!object) return false;
+  // It may have been resized: its memory is another one then, or too small.
+  const std::byte* begin = access_.storage_data(object.get());
+  const int64_t size = access_.storage_size_bytes(object.get());
+  const bool is_there =
+      begin != nullptr && bytes.memory.data() >= begin &&
+      bytes.memory.data() + bytes.memory.size() <= begin + std::max<int64_t>(size, 0);
+  return is_there && stats::glance(bytes.memory) == bytes.glance;
 }
 
 void StorageTable::new_version(Storage& storage) {

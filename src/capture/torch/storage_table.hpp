@@ -43,6 +43,9 @@ struct TakenBytes {
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;
   bool is_view = false;  // `payload` lies as the tensor did, in bytes that were stored of another
+  /// stats::glance() of the memory then; 0: of a device, or not to be looked at again.
+  uint64_t glance = 0;
+  ByteSpan memory = {};  // while its storage lives and lies where it lay
 };
 
 /// One value in a storage at its present version.
@@ -134,6 +137,9 @@ class StorageTable {
     storage.written = true;
     new_version(storage);
   }
+  /// Whether the bytes of a known value still lie in its memory: no counter shows all writes.
+  /// Precondition: they are known.
+  [[nodiscard]] bool is_unchanged(const Storage& storage, const StoredValue& known) const;
   /// The parameter or buffer that an unwritten storage is.
   [[nodiscard]] const std::string* leaf_of(const Storage& storage, const StoredValue& value) const;
   void add_leaf(PyObject* tensor, const std::string* name);

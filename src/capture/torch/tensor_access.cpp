@@ -180,6 +180,8 @@ struct TensorAccess::Impl {
       layout, is_nested, storage_offset, untyped_storage, storage_nbytes, storage_data_ptr;
   PyTypeObject* storage_type = nullptr;  // whose members these are; a strong reference
   PyObject* functions_off = nullptr;     // torch._C.DisableTorchFunctionSubclass
+  PyObject* modes_off = nullptr;         // torch._C.DisableTorchFunction
+  PyObject* count_modes = nullptr;       // torch._C._len_torch_function_stack
   PyObject* wrapper_parts = nullptr;     // assay.torch._wrappers.parts_of
   std::array<TypeCacheEntry, kTypeCacheSize> types{};
   std::vector<TorchKind> kinds;
@@ -427,29 +429,52 @@ struct TensorAccess::Impl {
 
 namespace {
 
+// An object of one of torch's switches, entered; nullptr without an exception where there is none.
+PyObject* entered(PyObject* type) {
+  PyObject* guard = type != nullptr ? PyObject_CallObject(type, nullptr) : nullptr;
+  if (guard != nullptr && !Ref(PyObject_CallMethod(guard, "__enter__", nullptr)))
+    replace(guard, nullptr);
+  PyErr_Clear();
+  return guard;
+}
+
+void leave(PyObject* entered_guard) {
+  const Ref guard(entered_guard);
+  if (!guard) return;
+  PyErr_Clear();
+  (void)Ref(PyObject_CallMethod(guard.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+  PyErr_Clear();
+}
+
 // The functions of a subclass stay out of our looking: they may count, print, raise, or compute.
 class SubclassFunctionsOff {
  public:
-  SubclassFunctionsOff(const TensorAccess::Impl& impl, PyObject* tensor) {
-    if (impl.is_plain(tensor) || impl.functions_off == nullptr) return;
-    guard_ = Ref(PyObject_CallObject(impl.functions_off, nullptr));
-    if (guard_ && !Ref(PyObject_CallMethod(guard_.get(), "__enter__", nullptr))) guard_ = Ref();
-    PyErr_Clear();
-  }
-  ~SubclassFunctionsOff() {
-    if (!guard_) return;
-    PyErr_Clear();
-    (void)Ref(PyObject_CallMethod(guard_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
-    PyErr_Clear();
-  }
+  SubclassFunctionsOff(const TensorAccess::Impl& impl, PyObject* tensor)
+      : guard_(impl.is_plain(tensor) ? nullptr : entered(impl.functions_off)) {}
+  ~SubclassFunctionsOff() { leave(guard_); }
   SubclassFunctionsOff(const SubclassFunctionsOff&) = delete;
   SubclassFunctionsOff& operator=(const SubclassFunctionsOff&) = delete;
 
  private:
-  Ref guard_;
+  PyObject* guard_;
 };
 
 }  // namespace
+
+FunctionModesOff::FunctionModesOff(const TensorAccess& access) {
+  const TensorAccess::Impl& impl = *access.impl_;
+  if (impl.count_modes == nullptr) return;
+  const ErrorAside aside;
+  const Ref count(PyObject_CallObject(impl.count_modes, nullptr));
+  if (count && PyLong_AsLong(count.get()) > 0) guard_ = entered(impl.modes_off);
+  PyErr_Clear();
+}
+
+FunctionModesOff::~FunctionModesOff() {
+  if (guard_ == nullptr) return;
+  const ErrorAside aside;
+  leave(guard_);
+}
 
 TensorAccess* TensorAccess::get() {
   static TensorAccess* instance = nullptr;  // guarded by the GIL, leaked on purpose
@@ -492,6 +517,10 @@ TensorAccess* TensorAccess::get() {
   }
   // A torch without it has no such switch: its subclasses are asked.
   impl->functions_off = imported("torch._C", "DisableTorchFunctionSubclass").release();
+  PyErr_Clear();
+  impl->modes_off = imported("torch._C", "DisableTorchFunction").release();
+  PyErr_Clear();
+  impl->count_modes = imported("torch._C", "_len_torch_function_stack").release();
   PyErr_Clear();
   const Ref capsule = attribute(tensor.release(), "__dlpack_c_exchange_api__");
   if (capsule && PyCapsule_IsValid(capsule.get(), "dlpack_exchange_api")) {
@@ -598,6 +627,13 @@ int64_t TensorAccess::storage_size_bytes(PyObject* storage_object) {
   const ErrorAside aside;
   impl_->bind_storage(storage_object);
   return impl_->storage_nbytes.integer(storage_object, -1);
+}
+
+const std::byte* TensorAccess::storage_data(PyObject* storage_object) {
+  const ErrorAside aside;
+  impl_->bind_storage(storage_object);
+  const int64_t address = impl_->storage_data_ptr.integer(storage_object, 0);
+  return reinterpret_cast<const std::byte*>(static_cast<uintptr_t>(address));
 }
 
 PyObject* TensorAccess::storage_object(PyObject* object) {

@@ -55,6 +55,8 @@ class TensorAccess {
   [[nodiscard]] PyObject* storage_object(PyObject* object);
   /// Bytes of such an object; -1 when torch refuses.
   [[nodiscard]] int64_t storage_size_bytes(PyObject* storage_object);
+  /// The memory of such an object; nullptr when it has none.
+  [[nodiscard]] const std::byte* storage_data(PyObject* storage_object);
   /// Elements between the start of the storage and the first element; 0 when torch refuses.
   [[nodiscard]] int64_t storage_offset(PyObject* object);
 
@@ -72,8 +74,22 @@ class TensorAccess {
   struct Impl;
 
  private:
+  friend class FunctionModesOff;
   TensorAccess() = default;
   Impl* impl_ = nullptr;
+};
+
+/// While it lives no TorchFunctionMode of the program sees what is asked of tensors. 40 ns where
+/// there is none. An exception that is set stays so.
+class FunctionModesOff {
+ public:
+  explicit FunctionModesOff(const TensorAccess& access);
+  ~FunctionModesOff();
+  FunctionModesOff(const FunctionModesOff&) = delete;
+  FunctionModesOff& operator=(const FunctionModesOff&) = delete;
+
+ private:
+  PyObject* guard_ = nullptr;
 };
 
 }  // namespace assay::capture
