@@ -42,16 +42,19 @@ def objects_of(folder: Path) -> Iterator[Any]:
     call.install("_call_impl")
     model(torch.ones(1, 2))
     call.remove()
-    before, after = session.module_hooks(node)
-    before(model, (torch.ones(2),), {})
-    after(model, (torch.ones(2),), {}, torch.ones(2))
+    model._compiled_call_impl = model.forward  # as module.compile() would
+    compiled = session.module_call(model, node)
+    compiled.install("_compiled_call_impl")
+    watched = model._compiled_call_impl
+    watched(torch.ones(1, 2))
+    compiled.remove()
     run = session.graph_run(node, 0)
     run.end()
     strict = dumper(folder)
     enter, leave = strict.module_hooks("", "Linear", True, True)
     enter(model, ())
     leave(model, (), torch.ones(2))
-    yield from (session, call, before, run, native.GraphDump(), strict, enter)
+    yield from (session, call, watched, run, native.GraphDump(), strict, enter)
     strict.close()
     session.close()
 

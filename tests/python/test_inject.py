@@ -24,8 +24,9 @@ import warm_python
 pytest.importorskip("torch")
 assay = pytest.importorskip("assay")
 outermost = pytest.importorskip("assay.inject.outermost")
-
 from bench import record_lines  # noqa: E402
+
+from assay import _steps  # noqa: E402
 
 FRESH = (sys.executable,)
 SITECUSTOMIZE = Path(outermost.__file__).with_name("sitecustomize.py")
@@ -365,15 +366,28 @@ def test_modules_made_inside_a_forward_are_no_models(dump):
     assert {r["node"] for r in done.records()} == {"", "line"}
 
 
-def test_modules_made_anew_in_a_loop_are_captured_up_to_a_number(dump):
+def test_modules_made_anew_in_a_loop_are_models_each(dump):
     done = dump("""
         import torch
+        for _ in range(300):
+            torch.nn.ReLU()(torch.ones(1))
+    """)
+
+    names = [model["name"] for model in done.report["models"]]
+    assert names == ["ReLU", *(f"ReLU-{number}" for number in range(2, 301))] and done.report["message"] == ""
+    assert {record["node"] for record in done.records()} == set(names)
+
+
+def test_what_lies_beyond_the_bound_of_modules_is_said(dump):
+    done = dump("""
+        import torch, assay.inject.outermost
+        assay.inject.outermost.MAX_MODULES = 64
         for _ in range(70):
             torch.nn.ReLU()(torch.ones(1))
     """)
 
     assert len(done.report["models"]) == 64 and done.report["models"][63]["name"] == "ReLU-64"
-    assert done.report["message"] == "more than 64 outermost modules; passed over: ReLU (6)"
+    assert done.report["message"] == "more than 64 modules; passed over: ReLU (6)"
 
 
 def test_a_strict_dump_takes_the_first_module_with_weights_and_says_what_it_passed_over(dump):
@@ -879,7 +893,7 @@ print(torch.nn.Module.__dict__["_call_impl"] is own, torch.nn.Module._call_impl.
         steps="0",
     )
 
-    assert done.stdout == "True\n0\nFalse torch.nn.modules.module\n"
+    assert done.stdout == "True\n0\nTrue torch.nn.modules.module\n"
     (folder,) = done.out.glob("*/torch_tensors/*")
     assert json.loads((folder / "manifest.json").read_text())["complete"] is True
 
@@ -995,11 +1009,11 @@ print(torch.VALUE, [type(f).__name__ for f in sys.meta_path if not isinstance(f,
 
 
 def test_steps_are_read_as_documented():
-    steps = outermost.parse_steps("0, 2-4,9-")
+    steps = _steps.parse_steps("0, 2-4,9-")
 
     assert [n for n in range(12) if steps(n)] == [0, 2, 3, 4, 9, 10, 11] and steps.last is None
-    assert outermost.parse_steps("3,1-2").tokens() == [1, 2, 3] and outermost.parse_steps("3,1-2").last == 3
-    assert outermost.parse_steps(" ") is None
+    assert _steps.parse_steps("3,1-2").tokens() == [1, 2, 3] and _steps.parse_steps("3,1-2").last == 3
+    assert _steps.parse_steps(" ") is None
     for text in ("a", "1,,2", "-3", "4-2", "1-2-3", "1.5"):
         with pytest.raises(ValueError, match="steps"):
-            outermost.parse_steps(text)
+            _steps.parse_steps(text)

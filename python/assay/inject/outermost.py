@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Captures a script that does not say which module is its model: every nn.Module call outside any other counts.
 
-:func:`activate` is called when torch has been imported (sitecustomize.py). It replaces ``nn.Module._call_impl`` by a
-function that passes calls on until one comes that is not inside another: that module is then captured from this very
-call on. What it was and what came of it stands in a report that the command reads. docs/design/inject.md
+:func:`activate` is called when torch has been imported (sitecustomize.py). From then on the native half tells of each
+call that is not inside another: its module is captured from this very call on. What it was and what came of it stands
+in a report that the command reads. docs/design/inject.md
 
 Invariant: whatever goes wrong in here, the script's call is made, once, and nothing but its own exceptions comes out.
 """
@@ -26,15 +26,16 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from assay import _manifest
+from assay import _capture, _manifest
 from assay._interrupts import interrupts_held
 from assay._ranks import asked_ranks
+from assay._steps import LAST_TOKEN, parse_steps
 from assay.torch import _topology
+from assay.torch._unseen import unseen
 
-__all__ = ["Settings", "activate", "parse_steps", "step_back"]
+__all__ = ["Settings", "activate", "step_back"]
 
-MAX_MODELS = 64  # more outermost modules than these are made anew in a loop
-_STRICT_LAST_TOKEN = 65535  # a strict dump lists its tokens; an open range ends here
+MAX_MODULES = 250_000  # of all models together: each costs 2 KiB of the host's memory
 # Arguments of these types mean that somebody traces the module instead of running it.
 _TRACERS = ("FakeTensor", "FunctionalTensor", "Proxy", "MetaProxy")
 
@@ -115,66 +116,6 @@ class Settings:
         return settings
 
 
-class StepRanges:
-    """A set of steps: some ranges, the last of which may be open. Called with a step it tells whether it is in."""
-
-    def __init__(self, ranges: list[tuple[int, Optional[int]]], text: str) -> None:
-        self._ranges = ranges
-        self.__name__ = text  # what the manifest says of it
-
-    def __call__(self, step: int) -> bool:
-        return any(first <= step and (last is None or step <= last) for first, last in self._ranges)
-
-    def tokens(self) -> list[int]:
-        """All steps of it, open ranges up to 65535."""
-        chosen: set[int] = set()
-        for first, last in self._ranges:
-            chosen.update(range(first, (_STRICT_LAST_TOKEN if last is None else last) + 1))
-        return sorted(chosen)
-
-    def unreached(self, steps: int) -> str:
-        """What of it lies behind the first `steps` steps, in the same notation."""
-        parts = []
-        for first, last in self._ranges:
-            begin = max(first, steps)
-            if last is None and first >= steps:
-                parts.append(f"{first}-")
-            elif last is not None and last >= steps:
-                parts.append(str(last) if begin == last else f"{begin}-{last}")
-        return ",".join(parts)
-
-    @property
-    def last(self) -> Optional[int]:
-        """The last step of it, None when a range is open."""
-        ends = [last for _, last in self._ranges]
-        return None if None in ends else max(end for end in ends if end is not None)
-
-
-def parse_steps(text: str) -> Optional[StepRanges]:
-    """Returns the steps of ``"0,2-4,9-"`` (both ends included, no end: open), or None for ``""``: all.
-
-    Raises:
-        ValueError: `text` is something else.
-
-    Example:
-        >>> [step for step in range(12) if parse_steps("0,2-4,9-")(step)]
-        [0, 2, 3, 4, 9, 10, 11]
-    """
-    if not text.strip():
-        return None
-    ranges: list[tuple[int, Optional[int]]] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?", part)
-        if match is None:
-            raise ValueError(f"steps {text!r}: {part.strip()!r} is neither a number nor a range such as 2-4 or 5-")
-        first = int(match[1])
-        last = first if match[2] is None else int(match[3]) if match[3] else None
-        if last is not None and last < first:
-            raise ValueError(f"steps {text!r}: {part.strip()!r} ends before it begins")
-        ranges.append((first, last))
-    return StepRanges(ranges, text)
-
-
 @dataclass
 class _Model:
     """One outermost module: how it is called in the run, and which nodes of the capture are its."""
@@ -182,10 +123,6 @@ class _Model:
     name: str
     class_name: str
     nodes: range
-
-
-class _ThreadState(threading.local):
-    passing = False  # inside a call that is passed on uncaptured, with everything in it
 
 
 def _never() -> bool:
@@ -203,15 +140,11 @@ class Injection:
         self.settings = settings
         self._import_watch = import_watch  # sitecustomize's class
         self._dynamo_watch: Any = None
-        self.thread = _ThreadState()
-        self.in_root_call: Callable[[], bool] = _never  # the native half's, once there is a capture
         self.armed = False
         self._steps = parse_steps(settings.steps)
         self._ranks = asked_ranks(settings.ranks)
         self._module: Any = torch.nn.modules.module.Module
-        self._original: Any = None
         self._original_compile: Any = None
-        self._trap: Any = None
         self._compile_trap: Any = None
         self._pid = self._first_pid = os.getpid()
         self._forget_everything()
@@ -223,6 +156,8 @@ class Injection:
         self._strict_config: Any = None
         self._strict_counters: Any = None
         self._models: list[_Model] = []
+        self._names: set[str] = set()  # of the models
+        self._named_after: dict[str, int] = {}  # class -> the last number behind its name
         self._node_names: list[str] = []  # of all modules of the models
         self._known: dict[int, weakref.ref[Any]] = {}
         self._passed_over: dict[str, int] = {}  # class -> outermost calls that were not captured
@@ -240,73 +175,41 @@ class Injection:
 
     def install(self) -> None:
         """For the rest of the process."""
-        self.set_trap()
+        self.watch()
         os.register_at_fork(after_in_child=self._after_fork)
         atexit.register(self.finish)
 
-    def set_trap(self) -> None:
+    def watch(self) -> None:
         """Until `uninstall`."""
-        self._original = self._module._call_impl
-        self._trap = _make_trap(self, self._original)
         self._original_compile = getattr(self._module, "compile", None)
         if self._original_compile is not None:
             self._compile_trap = _make_compile_trap(self, self._original_compile)
-        self._put_trap()
+        self._watch()
 
-    def _put_trap(self) -> None:
-        self._module._call_impl = self._trap
+    def _watch(self) -> None:
+        _capture.set_watcher(self.consider)
         if self._compile_trap is not None:
             self._module.compile = self._compile_trap
         self.armed = True
 
     def uninstall(self) -> None:
         """Makes module calls as cheap as they were; what is being captured goes on."""
-        self.armed = False
-        members = self._module.__dict__
-        if members.get("_call_impl") is self._trap:
-            self._module._call_impl = self._original
-        if self._compile_trap is not None and members.get("compile") is self._compile_trap:
-            self._module.compile = self._original_compile
-        # torch.compile steps over the method that it found when it was imported, and only over that one.
-        for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
-            namespace = getattr(sys.modules.get(name), "__dict__", {})
-            if namespace.get("unpatched_nn_module_call_impl") is self._trap:
-                namespace["unpatched_nn_module_call_impl"] = self._original
-
-    @contextmanager
-    def original_in_place(self) -> Iterator[None]:
-        """What is compiled meanwhile is torch's own method."""
-        ours = self._module.__dict__.get("_call_impl") is self._trap
-        if ours:
-            self._module._call_impl = self._original
-        try:
-            yield
-        finally:
-            if ours and self.armed:
-                self._module._call_impl = self._trap
-
-    def call(self, module: Any, args: Any, kwargs: Any) -> Any:
-        """An outermost call: captures its module if that is to be, then makes the call."""
         if self.armed:
-            self.consider(module, args, kwargs)
-            replaced = module.__dict__.get("_call_impl")
-            # Anything else there may be ourselves again: unpickled modules keep their bound method.
-            if self._capture is not None and type(replaced).__name__ == "ModuleCall":
-                return replaced(*args, **kwargs)
-        self.thread.passing = True
-        try:
-            return self._original(module, *args, **kwargs)
-        finally:
-            self.thread.passing = False
+            _capture.set_watcher(None)
+        self.armed = False
+        if self._compile_trap is not None and self._module.__dict__.get("compile") is self._compile_trap:
+            self._module.compile = self._original_compile
 
-    def consider(self, module: Any, args: Any, kwargs: Any) -> None:
+    def consider(self, module: Any, args: tuple[Any, ...], kwargs: Optional[dict[str, Any]]) -> None:
         """Captures the module of an outermost call from now on, unless there is a reason not to."""
+        if _is_compiling():
+            return
         try:
-            with self._lock:
+            with self._lock, unseen():
                 known = self._known.get(id(module))
                 if (known is not None and known() is module) or not self.armed:
                     return
-                reason = _not_a_run(module, args, kwargs)
+                reason = _not_a_run(module, args, kwargs or {})
                 owner = module if reason else _owner_of(module)
                 if owner is None:
                     reason = "called while a module is being made"
@@ -341,16 +244,15 @@ class Injection:
         self._known.pop(id(module), None)
 
     def _remember(self, model: Any) -> None:
-        for module in model.modules():
+        for _, module in _topology.modules_of(model):
             self._known[id(module)] = weakref.ref(module)
 
     # --- the native layout
 
     def _begin_native(self, model: Any) -> None:
-        if len(self._models) >= MAX_MODELS:
+        if self._models and self._models[-1].nodes.stop >= MAX_MODULES:
             self._pass_over(model)
             return
-        from assay import _capture
         from assay.torch.capture import Capture
 
         name = self._free_name(model)
@@ -378,7 +280,6 @@ class Injection:
                 _outermost=True,
                 _beside=not self._is_first_of_rank(),
             )
-            self.in_root_call = _capture.in_root_call
             self._rank = _manifest.rank_of_process()
             self._finish_with_multiprocessing()
             self._give_way_to_compilers()
@@ -389,7 +290,8 @@ class Injection:
             self._capture._add_model(name, model)
         nodes = range(first, len(self._capture._plans))
         self._node_names += [plan.name for plan in self._capture._plans[first:]]
-        self._models.append(_Model(name, _class_name(model), nodes))
+        self._models.append(_Model(name, _topology.class_name(model), nodes))
+        self._names.add(name)
 
     def _sharers(self) -> int:
         """How many ranks of this host capture: they share its budgets in equal parts."""
@@ -419,14 +321,16 @@ class Injection:
 
     def _free_name(self, model: Any) -> str:
         """The first module that holds weights is the model and has the bare paths; others go by their class."""
-        taken = {known.name for known in self._models}
-        if "" not in taken and _has_state(model):
+        if "" not in self._names and _has_state(model):
             return ""
-        base = _class_name(model)
-        number = 1
-        while (base if number == 1 else f"{base}-{number}") in taken:
+        base = _topology.class_name(model)
+        number = self._named_after.get(base, 0)
+        while True:
             number += 1
-        return base if number == 1 else f"{base}-{number}"
+            name = base if number == 1 else f"{base}-{number}"
+            if name not in self._names:  # a class may be called as another one's second model
+                self._named_after[base] = number
+                return name
 
     def _include(self) -> list[str]:
         return list(dict.fromkeys(glob for pattern in self.settings.modules for glob in _spellings(pattern)))
@@ -446,7 +350,7 @@ class Injection:
         # A rule of the original stays: one model, one configuration a process.
         self.uninstall()
         settings = self.settings
-        tokens = self._steps.tokens() if self._steps is not None else list(range(_STRICT_LAST_TOKEN + 1))
+        tokens = self._steps.tokens() if self._steps is not None else list(range(LAST_TOKEN + 1))
         self._starting = True
         try:
             config = strict_config.DumpConfig(
@@ -466,7 +370,7 @@ class Injection:
         hooks.register_hook(model, config)
         self._registration, self._strict_config = hooks._registration, config
         self._rank = _manifest.rank_of_process()
-        self._models.append(_Model("", _class_name(model), range(0)))
+        self._models.append(_Model("", _topology.class_name(model), range(0)))
         self._node_names = [name for name, _ in model.named_modules()]
         self._finish_with_multiprocessing()
         self._give_way_to_compilers()
@@ -554,7 +458,7 @@ class Injection:
     # --- the end
 
     def _pass_over(self, model: Any) -> None:
-        name = _class_name(model)
+        name = _topology.class_name(model)
         self._passed_over[name] = self._passed_over.get(name, 0) + 1
 
     def _give_up(self, why: str) -> None:
@@ -598,16 +502,15 @@ class Injection:
         """A forked child starts from nothing: the parent's run is not its to write, but it may have one of its own."""
         try:
             self._pid = os.getpid()
-            self.thread.passing = False
+            if self.armed:
+                _capture.set_watcher(self.consider)  # the child is in no call that the parent was told of
             if self._registration is not None:
                 self._free_from_strict(self._registration)
             if self._capture is not None:
                 for call in self._capture._calls:
                     call.remove()
-                for hook in self._capture._hooks:
-                    hook.remove()
             if self._not_asked:  # its rank may be another
-                self._put_trap()
+                self._watch()
             self._forget_everything()
         except Exception as error:
             self.armed = False
@@ -622,7 +525,7 @@ class Injection:
         if hooks._registration is registration:
             hooks._registration, hooks._registered_type = None, None
             config._instance, config._arguments = None, {}
-            self._put_trap()
+            self._watch()
 
     def _finish_with_multiprocessing(self) -> None:
         # Children of multiprocessing leave through os._exit() and run only their own list of finalizers.
@@ -727,7 +630,7 @@ class Injection:
             what = (
                 "a strict dump holds one model; passed over"
                 if self.settings.strict
-                else f"more than {MAX_MODELS} outermost modules; passed over"
+                else f"more than {MAX_MODULES} modules; passed over"
             )
             sentences.append(f"{what}: {names}")
         if not models and not sentences and not self._not_asked:
@@ -766,32 +669,11 @@ def _spellings(pattern: str) -> list[str]:
     return [pattern, bare, f"*/{bare}"]
 
 
-def _make_trap(injection: Injection, original: Any) -> Any:
-    is_compiling = _is_compiling_test()
-    thread = injection.thread
-
-    def _call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # A constant for torch.compile, which then sees nothing but the original.
-        if is_compiling() or thread.passing or injection.in_root_call():
-            return original(self, *args, **kwargs)
-        return injection.call(self, args, kwargs)
-
-    # torch.compile skips frames by their file, those of nn/modules/module.py among them: it is to go on exactly there.
-    source = original.__code__
-    _call_impl.__code__ = _call_impl.__code__.replace(
-        co_filename=source.co_filename, co_firstlineno=source.co_firstlineno
-    )
-    _call_impl.__qualname__ = getattr(original, "__qualname__", "Module._call_impl")
-    _call_impl.__module__ = getattr(original, "__module__", "torch.nn.modules.module")
-    return _call_impl
-
-
 def _make_compile_trap(injection: Injection, original: Any) -> Any:
     """``module.compile()`` makes calls bypass ``_call_impl``: what it made is wrapped until the first such call."""
-    is_compiling = _is_compiling_test()
 
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with injection.out_of_the_way(), injection.original_in_place():
+        with injection.out_of_the_way():
             result = original(self, *args, **kwargs)
         injection.forget(self)
         compiled = self.__dict__.get("_compiled_call_impl")
@@ -799,12 +681,12 @@ def _make_compile_trap(injection: Injection, original: Any) -> Any:
 
         def first_call(*call_args: Any, **call_kwargs: Any) -> Any:
             module = reference()
-            if is_compiling() or module is None or module.__dict__.get("_compiled_call_impl") is not first_call:
+            if _is_compiling() or module is None or module.__dict__.get("_compiled_call_impl") is not first_call:
                 return compiled(*call_args, **call_kwargs)
             module.__dict__["_compiled_call_impl"] = compiled
-            if injection.armed and not injection.thread.passing and not injection.in_root_call():
+            if injection.armed and not _capture.in_watched_call():
                 injection.consider(module, call_args, call_kwargs)
-            return module.__dict__["_compiled_call_impl"](*call_args, **call_kwargs)
+            return module._compiled_call_impl(*call_args, **call_kwargs)
 
         if injection.armed and compiled is not None:
             self.__dict__["_compiled_call_impl"] = first_call
@@ -816,17 +698,11 @@ def _make_compile_trap(injection: Injection, original: Any) -> Any:
     return compile
 
 
-def _is_compiling_test() -> Callable[[], bool]:
-    compiler = getattr(torch, "compiler", None)
-    return getattr(compiler, "is_compiling", None) or _never
-
-
-def _class_name(module: Any) -> str:
-    return str(getattr(module, "original_name", "") or type(module).__name__)
+_is_compiling: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is_compiling", None) or _never
 
 
 def _has_state(module: Any) -> bool:
-    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
+    return any(True for _ in _topology.leaves_of({"": module}))
 
 
 def _not_a_run(module: Any, args: Any, kwargs: Any) -> str:
@@ -849,8 +725,7 @@ def _owner_of(module: Any) -> Any:
     None when the call is made by the constructor of a module, which tries out its parts.
     """
     owner = module
-    # Above are consider() and call() or first_call(), then the trap: frames of ours have no module as `self`, but the
-    # trap has the called one.
+    # Above are consider() and perhaps first_call(): frames of ours have no module as `self`.
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -859,7 +734,7 @@ def _owner_of(module: Any) -> Any:
             if isinstance(candidate, torch.nn.Module) and candidate is not owner:
                 if code.co_name == "__init__":
                     return None
-                if any(part is owner for part in candidate.modules()):
+                if any(part is owner for _, part in _topology.modules_of(candidate)):
                     owner = candidate
         frame = frame.f_back
     return owner
@@ -877,9 +752,8 @@ class _RemoveAfter:
             self._registration.remove()
 
     def __reduce__(self) -> Any:
-        from assay.torch.strict.hooks import inert_hook
-
-        return inert_hook, ()  # a copied or pickled model has nothing of ours to take out
+        # A copied or pickled model has nothing of ours to take out: a function that takes anything and does nothing.
+        return getattr, (nullcontext(), "__exit__")
 
 
 def _say(text: str) -> None:
@@ -913,7 +787,7 @@ def captured_calls(output: str, level: str, **more: Any) -> Iterator[Injection]:
     if _injection is not None:
         _injection.step_back("a capture of this function alone")
     before, _injection = _injection, Injection(Settings(output=output, level=level, **more), None)
-    _injection.set_trap()
+    _injection.watch()
     try:
         yield _injection
     finally:

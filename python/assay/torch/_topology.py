@@ -21,11 +21,13 @@ __all__ = [
     "COMPILED",
     "NodePlan",
     "Pattern",
+    "children_of",
     "class_name",
     "joined",
     "leaves_of",
     "matches",
     "matches_nothing",
+    "modules_of",
     "plan_nodes",
     "something_was_compiled",
     "to_json",
@@ -35,9 +37,8 @@ __all__ = [
 Pattern = Union[str, type]
 
 # How the calls of a module are seen.
-VIA_CALL_IMPL = "call_impl"  # a C object in place of its `_call_impl`
-VIA_COMPILED_IMPL = "compiled_call_impl"  # around the compiled callable of `module.compile()`
-VIA_HOOKS = "hooks"  # ordinary forward hooks
+VIA_CALL_IMPL = "_call_impl"
+VIA_COMPILED_IMPL = "_compiled_call_impl"  # what `module.compile()` has made
 
 
 COMPILED = "compiled by torch.compile"
@@ -52,7 +53,7 @@ class NodePlan:
         module: the module itself.
         is_root: whether its calls count steps.
         planned: whether its calls are to be recorded.
-        via: how its calls are seen, or None when they cannot be.
+        via: the attribute through which its calls are made and seen, or None when they cannot be seen.
         hidden: why nothing of it can be seen; empty when it can.
         opaque: whether its calls run compiled code.
     """
@@ -135,17 +136,39 @@ def _hides_children(module: torch.nn.Module) -> str:
 
 
 def _how_to_see(module: torch.nn.Module) -> str:
-    if getattr(module, "_compiled_call_impl", None) is not None:
-        return VIA_COMPILED_IMPL
-    cls, base = type(module), torch.nn.Module
-    if isinstance(module, torch.jit.ScriptModule):
-        return VIA_CALL_IMPL  # hooks are refused on a scripted module
-    overrides = (
-        cls.__call__ is not base.__call__
-        or cls._call_impl is not base._call_impl
-        or cls._wrapped_call_impl is not base._wrapped_call_impl
-    )
-    return VIA_HOOKS if overrides else VIA_CALL_IMPL
+    compiled = getattr(module, VIA_COMPILED_IMPL, None)
+    return VIA_CALL_IMPL if compiled is None else VIA_COMPILED_IMPL
+
+
+def children_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yields the children by their names; what a program has put among them that is no module is none."""
+    for name, child in module._modules.items():
+        if isinstance(child, torch.nn.Module):
+            yield name, child
+
+
+def modules_of(model: torch.nn.Module, each_name: bool = False) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yields (dotted path, module) of all modules, parents first: as ``named_modules()``, past what classes made of it.
+
+    Args:
+        model: the outermost one; its path is "".
+        each_name: whether a module that has several paths comes with each of them.
+    """
+    seen: set[int] = set()
+    # A list instead of recursion, as below; None ends the module that it names.
+    pending: list[tuple[Optional[str], torch.nn.Module]] = [("", model)]
+    while pending:
+        path, module = pending.pop()
+        if path is None:
+            seen.discard(id(module))
+            continue
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield path, module
+        if each_name:
+            pending.append((None, module))
+        pending += [(f"{path}.{name}" if path else name, child) for name, child in reversed(list(children_of(module)))]
 
 
 def plan_nodes(
@@ -192,7 +215,7 @@ def plan_nodes(
         plan.opaque = bool(hides)
         below = hidden or hides
         separator = "/" if is_root and name else "."
-        children = [(printable(n), child) for n, child in module._modules.items() if child is not None]
+        children = [(printable(n), child) for n, child in children_of(module)]
         pending += [
             (child, f"{name}{separator}{child_name}" if name else child_name, False, below)
             for child_name, child in reversed(children)
@@ -202,10 +225,14 @@ def plan_nodes(
 
 def leaves_of(models: dict[str, torch.nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields the parameters, then the buffers of `models` by the names that records use for them, tied ones by each."""
-    for of_module in (torch.nn.Module.named_parameters, torch.nn.Module.named_buffers):
+    for kind in ("_parameters", "_buffers"):
         for model_name, model in models.items():
-            for name, tensor in of_module(model, remove_duplicate=False):
-                yield printable(f"{model_name}/{name}" if model_name else name), tensor
+            for path, module in modules_of(model, each_name=True):
+                for name, tensor in getattr(module, kind).items():
+                    if tensor is None:
+                        continue
+                    name = f"{path}.{name}" if path else name
+                    yield printable(f"{model_name}/{name}" if model_name else name), tensor
 
 
 def _tensor_entry(name: str, tensor: torch.Tensor) -> dict[str, Any]:
@@ -225,7 +252,7 @@ def first_dropout(models: dict[str, torch.nn.Module]) -> Optional[str]:
     attribute with ``dropout`` in its name (``attention_dropout`` of transformers).
     """
     for model_name, model in models.items():
-        for path, module in model.named_modules():
+        for path, module in modules_of(model):
             if module.training and _drops(module):
                 return f"{model_name}/{path}" if model_name and path else model_name or path or "the root"
     return None
@@ -265,7 +292,7 @@ def trees_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> l
                 "children": children,
             }
         )
-        pending += [(child, children) for child in reversed(list(module._modules.values())) if child is not None]
+        pending += [(child, children) for _, child in reversed(list(children_of(module)))]
     return trees
 
 

@@ -27,15 +27,16 @@ from assay._interrupts import interrupts_held
 from assay._parallel import Parallel, parse_parallel, places_of_rank
 from assay._ranks import Ranks, asked_ranks
 from assay._run_id import id_of_job
+from assay._steps import parse_steps
 from assay.errors import Error, FormatError, make_error
-from assay.torch import _flat, _hooks, _topology
+from assay.torch import _flat, _topology
 from assay.torch._device import DevicePath
 from assay.torch._topology import Pattern
 
 __all__ = ["Capture", "capture"]
 
 Models = Union[torch.nn.Module, Mapping[str, torch.nn.Module], Sequence[torch.nn.Module]]
-Steps = Union[None, int, Iterable[int], Callable[[int], bool]]
+Steps = Union[None, int, str, Iterable[int], Callable[[int], bool]]
 
 DEFAULT_QUEUE_BYTES = 64 << 20
 _DATA_LEVELS = ("full", "stats", "none")
@@ -102,6 +103,12 @@ def _step_test(steps: Steps) -> tuple[Optional[Callable[[int], bool]], Any]:
         return None, None
     if callable(steps):
         return steps, getattr(steps, "__name__", "predicate")
+    if isinstance(steps, str):
+        try:
+            ranges = parse_steps(steps)
+        except ValueError as error:
+            raise FormatError("Usage", str(error)) from None
+        return ranges, None if ranges is None else ranges.__name__
     if isinstance(steps, int):
         steps = [steps]
     wanted = steps if isinstance(steps, range) else frozenset(steps)
@@ -294,6 +301,7 @@ class Capture:
         self._plans: list[_topology.NodePlan] = []
         self._trees: list[dict[str, Any]] = []
         self._model_count = 0
+        self._written_trees = 0
         self._device = DevicePath(stats=data != "none", data=data == "full" or digest)
         try:
             self._session = _capture.Session(
@@ -320,8 +328,7 @@ class Capture:
             raise
         self._started = _capture.utc_now()
         self._calls: list[Any] = []
-        self._attributes: list[str] = []  # what each of them stands in for
-        self._hooks: list[Any] = []
+        self._attributes: list[str] = []  # through which each of them is made
         try:
             self._plan(named)
             self._write_manifest(finished=None)
@@ -347,8 +354,9 @@ class Capture:
         nodes = range(len(self._plans), len(self._plans) + len(plans))
         self._trees += _topology.trees_of(named, plans)
         self._model_count += len(named)
-        topology = _topology.to_json(_topology.joined(self._trees, self._model_count))
-        _capture.write_file(str(self._folder.rank / "topology.json"), topology)
+        # All of it each time: for a script with thousands of models, when it has grown by an eighth.
+        if len(self._trees) * 8 >= self._written_trees * 9:
+            self._write_topology()
         for plan in plans:
             self._session.add_node(
                 plan.name, _topology.class_name(plan.module), plan.is_root, plan.planned, plan.opaque
@@ -358,6 +366,11 @@ class Capture:
             for name, tensor in _topology.leaves_of(named):
                 self._session.add_leaf(name, tensor)
         return nodes
+
+    def _write_topology(self) -> None:
+        self._written_trees = len(self._trees)
+        topology = _topology.to_json(_topology.joined(self._trees, self._model_count))
+        _capture.write_file(str(self._folder.rank / "topology.json"), topology)
 
     def _add_model(self, name: str, model: torch.nn.Module) -> None:
         """Captures one more model of a script that does not say which ones it has."""
@@ -377,10 +390,9 @@ class Capture:
             self._plans[number] = replace(self._plans[number], module=_NO_MODULE)
 
     def _set_aside(self) -> Callable[[], None]:
-        """Takes everything out of the modules for a while; the function returned puts it back."""
+        """Sees no calls for a while; the function returned goes on."""
         for call in self._calls:
             call.remove()
-        put_hooks_back = _hooks.set_aside(self._hooks)
 
         def put_back() -> None:
             if self._removed:
@@ -390,13 +402,12 @@ class Capture:
                     call.install(attribute)
                 except TypeError:  # the host has freed that module
                     continue
-            put_hooks_back()
 
         return put_back
 
     def _record_weights(self, nodes: range) -> None:
         entries: list[tuple[int, str, torch.Tensor, bool]] = []
-        numbers = {id(plan.module): number for number, plan in enumerate(self._plans)}
+        numbers = {id(self._plans[number].module): number for number in nodes}
         for number in nodes:
             plan = self._plans[number]
             if not plan.planned and _topology._has_forward(plan.module):
@@ -413,7 +424,6 @@ class Capture:
         self._session.weights(entries)
 
     def _install(self, nodes: range) -> None:
-        first_call = len(self._calls)
         for number in nodes:
             plan = self._plans[number]
             # Any call may turn out to be an outermost one, and ours is cheaper than torch's own.
@@ -421,17 +431,9 @@ class Capture:
             # Operators are named after the innermost module, whether that one is wanted or not.
             if plan.via is None or not (plan.planned or may_be_step or self._operators):
                 continue
-            if plan.via == _topology.VIA_HOOKS:
-                before, after = self._session.module_hooks(number)
-                self._hooks.append(plan.module.register_forward_pre_hook(before, with_kwargs=True))
-                self._hooks.append(plan.module.register_forward_hook(after, with_kwargs=True, always_call=True))
-                continue
             self._calls.append(self._session.module_call(plan.module, number))
-            self._attributes.append("_call_impl" if plan.via == _topology.VIA_CALL_IMPL else "_compiled_call_impl")
-            self._calls[-1].install(self._attributes[-1])
-        for index in range(first_call, len(self._calls)):
-            call = self._calls[index]  # no slice: settle() counts references
-            call.settle()
+            self._attributes.append(plan.via)
+            self._calls[-1].install(plan.via)
 
     @staticmethod
     def _hidden(plans: Iterable[_topology.NodePlan]) -> list[tuple[str, str, int]]:
@@ -567,11 +569,8 @@ class Capture:
             _open.discard(self)
         for call in self._calls:
             call.remove()
-        for hook in self._hooks:
-            hook.remove()
         self._calls.clear()
         self._attributes.clear()
-        self._hooks.clear()
         if os.getpid() != self._pid:
             return
         self._session.close()
@@ -580,6 +579,8 @@ class Capture:
             if not self._outermost and (sentence := self._why_unread()):  # `assay dump` says it for all processes
                 _warn(f"{sentence}; {self.path}")
         try:
+            if self._written_trees < len(self._trees):
+                self._write_topology()
             self._write_manifest(finished=_capture.utc_now())
         except Error as error:
             print(f"assay: error: {error}; the run opens, but counts as incomplete", file=sys.stderr)
@@ -648,8 +649,8 @@ def capture(
     Args:
         models: one model, or several as a dict (name -> model) or a list.
         path: folder of the run; made if missing, must not hold a run (see `overwrite`).
-        steps: which steps to record: None for all, one number, a list or range, or a test ``step -> bool`` that is
-            asked once a step.
+        steps: which steps to record: None for all, one number, a list or range, text as the command takes it
+            (``"all"``, ``"0,2-4,9-"``), or a test ``step -> bool`` that is asked once a step.
         data: ``"full"``: statistics and all bytes; ``"stats"``: statistics only; ``"none"``: only what ran, with
             shapes and dtypes.
         level: ``"module"``: what modules receive and return; ``"operator"``: every dispatched operator as well, with

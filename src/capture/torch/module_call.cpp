@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModuleCall: the C object that stands in a module's __dict__ as `_call_impl` while it is captured.
+// ModuleCall: what sees the calls of one module, without anything of ours in the module or its class.
 //
-// nn.Module.__call__ looks `_call_impl` up on the instance, so ours wins over the class. It reads
-// the arguments, runs what torch would have run, and reads the result. Without hooks that is
-// `forward` itself: cheaper than an uncaptured call, because the Python frame of torch's _call_impl
-// disappears. Costs and alternatives: docs/design/torch-capture.md
-#include <array>
+// nn.Module.__call__ calls nn.Module._call_impl, a function of Python. An object of that kind has a
+// pointer to the C function that calls it (PEP 590), and while something is captured that one is
+// ours: it looks the module up by its address, reads the arguments, calls what Python would have
+// called, and reads the result. Nothing that a program, a copy, a pickle or a compiler looks at is
+// another than without us. `_compiled_call_impl`, which module.compile() puts into the instance, has
+// no function of its own: while such a module is captured, a descriptor of the class gives a
+// WatchedCall around it. Costs and alternatives: docs/design/torch-capture.md
 #include <cstddef>
+#include <cstring>
+#include <string>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "capture/torch/extension.hpp"
 #include "capture/torch/python_compat.hpp"
@@ -20,241 +24,360 @@ PyTypeObject* module_call_type = nullptr;
 
 namespace {
 
+struct ModuleCall;
+
+// The registered calls of captured modules by the module's address, the newest capture's first. An
+// entry whose module is gone is no entry: another one may have its address.
+using Calls = std::unordered_map<PyObject*, ModuleCall*>;
+
 struct ModuleCall {
   PyObject_HEAD PyObject* session;  // SessionObject
-  PyObject* module;                 // weak reference: the module owns us
-  PyObject* previous;  // another object that stood in the module's __dict__ before us, or nullptr
+  PyObject* module;                 // weak reference
+  PyObject* previous;               // the ModuleCall of a capture that came before us, or nullptr
   PyObject* weakrefs;
-  PyObject* attribute;  // we stand under: _call_impl, _compiled_call_impl of module.compile()
+  Calls* calls;     // that we are registered in; nullptr after removal
+  PyObject* place;  // the module's address, to find our entry when it is gone
   uint32_t node;
-  bool attached;       // false after removal while somebody still calls us: only passes on
-  int running;         // activations on all threads
-  Py_ssize_t holders;  // references when installed; more mean that the module's __dict__ was copied
 };
 
-struct ModuleHook {
-  PyObject_HEAD PyObject* session;
-  uint32_t node;
-  bool before;
+// In place of nn.Module._compiled_call_impl.
+struct CompiledWatch {
+  PyObject_HEAD PyObject* name;
+  PyObject* original;  // what stands in the class without us
 };
 
-// Names and objects of torch that a call looks at, fetched once.
+// What a captured module's attribute is: callable, once or often.
+struct WatchedCall {
+  PyObject_HEAD PyObject* call;  // ModuleCall
+  PyObject* module;
+  PyObject* target;  // what is called without us, bound to the module
+};
+
 struct TorchNames {
-  PyObject* forward = PyUnicode_InternFromString("forward");
-  PyObject* call_impl = PyUnicode_InternFromString("_call_impl");
-  PyObject* self = PyUnicode_InternFromString("self");
-  PyObject* dict = PyUnicode_InternFromString("__dict__");
-  std::array<PyObject*, 4> hooks = {PyUnicode_InternFromString("_backward_hooks"),
-                                    PyUnicode_InternFromString("_backward_pre_hooks"),
-                                    PyUnicode_InternFromString("_forward_hooks"),
-                                    PyUnicode_InternFromString("_forward_pre_hooks")};
-  std::array<PyObject*, 4> global_hooks = {};
-  PyObject* trace_module = nullptr;  // __dict__ of torch.jit._trace
-  PyObject* trace_map = PyUnicode_InternFromString("_trace_module_map");
-  PyObject* bound_method = nullptr;  // types.MethodType
+  PyObject* module_class = nullptr;   // nn.Module
+  PyObject* tracing_state = nullptr;  // torch._C._get_tracing_state
+  CompiledWatch* compiled_watch = nullptr;
 };
-TorchNames* torch_names = nullptr;
+TorchNames* torch_names = nullptr;  // leaked on purpose
+PyTypeObject* compiled_watch_type = nullptr;
+PyTypeObject* watched_call_type = nullptr;
 
-bool load_torch_names() {
+Calls& method_calls() {
+  static auto* calls = new Calls;
+  return *calls;
+}
+Calls& compiled_calls() {
+  static auto* calls = new Calls;
+  return *calls;
+}
+
+bool load_torch() {
   if (torch_names != nullptr) return true;
-  const Ref module(PyImport_ImportModule("torch.nn.modules.module"));
-  const Ref trace(module ? PyImport_ImportModule("torch.jit._trace") : nullptr);
-  Ref bound_method = trace ? imported("types", "MethodType") : Ref();
-  if (!bound_method) return false;
-  torch_names = new TorchNames;
-  torch_names->bound_method = bound_method.release();
-  const char* globals[] = {"_global_backward_hooks", "_global_backward_pre_hooks",
-                           "_global_forward_hooks", "_global_forward_pre_hooks"};
-  // A torch without one of them has no such hooks.
-  for (size_t i = 0; i < torch_names->global_hooks.size(); ++i)
-    torch_names->global_hooks[i] = attribute(module.get(), globals[i]).release();
-  torch_names->trace_module = new_ref(PyModule_GetDict(trace.get()));
+  Ref module_class = imported("torch.nn.modules.module", "Module");
+  Ref tracing_state = module_class ? imported("torch._C", "_get_tracing_state") : Ref();
+  auto* watch = tracing_state ? new_object<CompiledWatch>(compiled_watch_type) : nullptr;
+  if (watch == nullptr) return false;
+  watch->name = PyUnicode_InternFromString("_compiled_call_impl");
+  torch_names = new TorchNames{module_class.release(), tracing_state.release(), watch};
   return true;
 }
 
-// The __dict__ of an object, past a __getattr__ and the like; none without an exception.
+// While torch.jit traces, a module runs to be looked at: it is not the program's work.
+bool is_tracing() {
+  const Ref state(PyObject_CallObject(torch_names->tracing_state, nullptr));
+  if (!state) PyErr_Clear();
+  return state && state.get() != Py_None;
+}
+
+// The __dict__ of an object, past a __getattr__ and the like; none with an exception set.
 Ref dict_of(PyObject* object) {
-  Ref dict(object != nullptr ? PyObject_GenericGetAttr(object, torch_names->dict) : nullptr);
-  if (!dict) PyErr_Clear();
-  return dict;
+  static PyObject* const name = PyUnicode_InternFromString("__dict__");
+  return Ref(PyObject_GenericGetAttr(object, name));
 }
 
-bool is_empty_dict(PyObject* dict) {
-  const Py_ssize_t size = dict != nullptr ? PyDict_Size(dict) : 0;
-  if (size < 0) PyErr_Clear();  // no dict
-  return size == 0;
+// What nn.Module itself has under a name; none without an exception.
+Ref in_class(PyObject* name) {
+  const Ref own_dict = attribute(torch_names->module_class, "__dict__");
+  Ref found(own_dict ? PyObject_GetItem(own_dict.get(), name) : nullptr);
+  if (!found) PyErr_Clear();
+  return found;
 }
 
-// Whether torch would call `forward` directly: no hooks on the module or globally, no scopes to
-// name.
-bool runs_forward_directly(PyObject* module) {
-  for (PyObject* dict : torch_names->global_hooks) {
-    if (!is_empty_dict(dict)) return false;
-  }
-  const Ref dict = dict_of(module);
-  if (!dict) return false;
-  for (PyObject* name : torch_names->hooks) {
-    PyObject* hooks = PyDict_GetItemWithError(dict.get(), name);
-    if (hooks == nullptr || !is_empty_dict(hooks)) {
-      PyErr_Clear();
-      return false;
-    }
-  }
-  // While torch.jit traces, _slow_forward names scopes; it does so only when this map exists, and
-  // looking at it costs a tenth of asking torch._C for the tracing state.
-  PyObject* map = PyDict_GetItemWithError(torch_names->trace_module, torch_names->trace_map);
-  PyErr_Clear();
-  return map == nullptr || map == Py_None;
+// --- the calls of a module -------------------------------------------------------------------------
+
+bool is_of(const ModuleCall* call, PyObject* module) { return weakref_is(call->module, module); }
+
+// The newest call that is registered for a module, borrowed, or nullptr.
+ModuleCall* find_call(const Calls& calls, PyObject* module) {
+  const auto found = calls.find(module);
+  return found != calls.end() && is_of(found->second, module) ? found->second : nullptr;
 }
 
-// type(module)._call_impl, bound to the module
-Ref class_method_of(PyObject* module) {
-  const Ref function(
-      PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), torch_names->call_impl));
-  return Ref(function ? PyObject_CallFunctionObjArgs(torch_names->bound_method, function.get(),
-                                                     module, nullptr)
-                      : nullptr);
+PyObject* new_watched_call(ModuleCall* call, PyObject* module, PyObject* target) {
+  const Ref owned(target);
+  if (!owned) return nullptr;
+  auto* watched = new_object<WatchedCall>(watched_call_type);
+  if (watched == nullptr) return nullptr;
+  watched->call = new_ref(reinterpret_cast<PyObject*>(call));
+  watched->module = new_ref(module);
+  watched->target = new_ref(owned.get());
+  return reinterpret_cast<PyObject*>(watched);
 }
 
-PyObject* call_class_implementation(PyObject* module, PyObject* args, PyObject* kwargs) {
-  const Ref bound = class_method_of(module);
-  return bound ? PyObject_Call(bound.get(), args, kwargs) : nullptr;
+// module._compiled_call_impl: what the instance has, otherwise what the class has
+PyObject* compiled_watch_get(PyObject* self, PyObject* module, PyObject*) {
+  auto* watch = reinterpret_cast<CompiledWatch*>(self);
+  if (module == nullptr || module == Py_None) return new_ref(watch->original);
+  const Ref own_dict = dict_of(module);
+  if (!own_dict) return nullptr;
+  PyObject* own = PyDict_GetItemWithError(own_dict.get(), watch->name);
+  if (own == nullptr) return PyErr_Occurred() != nullptr ? nullptr : new_ref(watch->original);
+  ModuleCall* call = own != Py_None ? find_call(compiled_calls(), module) : nullptr;
+  return call == nullptr ? new_ref(own) : new_watched_call(call, module, new_ref(own));
 }
 
-PyObject* run_module(ModuleCall* self, PyObject* module, PyObject* args, PyObject* kwargs) {
-  if (self->previous != nullptr) return PyObject_Call(self->previous, args, kwargs);
-  if (!runs_forward_directly(module)) return call_class_implementation(module, args, kwargs);
-  const Ref forward(PyObject_GetAttr(module, torch_names->forward));
-  return forward ? PyObject_Call(forward.get(), args, kwargs) : nullptr;
+int compiled_watch_set(PyObject* self, PyObject* module, PyObject* value) {
+  const Ref own_dict = dict_of(module);
+  if (!own_dict) return -1;
+  PyObject* name = reinterpret_cast<CompiledWatch*>(self)->name;
+  if (value != nullptr) return PyDict_SetItem(own_dict.get(), name, value);
+  if (PyDict_DelItem(own_dict.get(), name) == 0) return 0;
+  if (PyErr_ExceptionMatches(PyExc_KeyError) != 0) PyErr_SetObject(PyExc_AttributeError, name);
+  return -1;
 }
 
-// A shallow copy of the module (copy.copy, DataParallel replicas) shares our object through its
-// copied __dict__, but must run its own forward. Copies hold references of their own, which is how
-// they are noticed; whose call this is then stands in the local `self` of the calling frame.
-// Returns the copy, or none.
-Ref calling_copy(const ModuleCall* self, PyObject* module) {
-  const Ref locals = attribute(reinterpret_cast<PyObject*>(PyEval_GetFrame()), "f_locals");
-  Ref caller(locals ? PyObject_GetItem(locals.get(), torch_names->self) : nullptr);
-  PyErr_Clear();
-  const Ref dict = dict_of(caller.get());
-  const bool is_copy = dict && caller.get() != module && Py_TYPE(caller.get()) == Py_TYPE(module) &&
-                       PyDict_GetItemWithError(dict.get(), torch_names->call_impl) ==
-                           reinterpret_cast<const PyObject*>(self);
-  PyErr_Clear();
-  return is_copy ? std::move(caller) : Ref();
-}
-
-// None with an exception set when it is gone.
-Ref module_of(const ModuleCall* self) {
-  Ref module(weakref_get(self->module));
-  if (!module) PyErr_SetString(PyExc_ReferenceError, "the captured module is gone");
-  return module;
-}
-
-PyObject* captured_call(ModuleCall* self, PyObject* module, PyObject* args, PyObject* kwargs) {
-  Session& session = session_of(self->session);
+// A call that was removed while it runs only passes on.
+template <typename Original>
+PyObject* captured_call(ModuleCall* self, PyObject* args, PyObject* kwargs, Original original) {
+  const Ref held(new_ref(reinterpret_cast<PyObject*>(self)));
+  const auto pass_on = [&] {
+    auto* previous = reinterpret_cast<ModuleCall*>(self->previous);
+    return previous == nullptr ? original() : captured_call(previous, args, kwargs, original);
+  };
   CallFrame frame;
-  if (!self->attached || !session.begin(self->node, args, kwargs, frame)) {
-    return run_module(self, module, args, kwargs);
+  if (self->calls == nullptr || (!inside_root_call() && is_tracing()) ||
+      !session_of(self->session).begin(self->node, args, kwargs, frame)) {
+    return pass_on();
   }
-  PyObject* result = run_module(self, module, args, kwargs);
+  const Ref session(new_ref(self->session));
+  PyObject* result = pass_on();
   const ErrorAside aside;
-  session.end(self->node, result, frame);
+  session_of(session.get()).end(self->node, result, frame);
   return result;
 }
 
-PyObject* module_call_call(PyObject* object, PyObject* args, PyObject* kwargs) {
-  auto* self = reinterpret_cast<ModuleCall*>(object);
-  const Ref module = module_of(self);
-  if (!module) return nullptr;
-  ++self->running;
-  Ref copy;
-  if (Py_REFCNT(object) > self->holders + self->running) copy = calling_copy(self, module.get());
-  PyObject* result = copy ? call_class_implementation(copy.get(), args, kwargs)
-                          : captured_call(self, module.get(), args, kwargs);
-  --self->running;
-  return result;
+PyObject* watched_call_call(PyObject* object, PyObject* args, PyObject* kwargs) {
+  auto* self = reinterpret_cast<WatchedCall*>(object);
+  return captured_call(reinterpret_cast<ModuleCall*>(self->call), args, kwargs,
+                       [&] { return PyObject_Call(self->target, args, kwargs); });
 }
 
-// copy.deepcopy and pickle of a captured model: the copy gets its own class's method, never our
-// object.
-PyObject* module_call_deepcopy(PyObject* object, PyObject* memo) {
-  const Ref module(weakref_get(reinterpret_cast<ModuleCall*>(object)->module));
-  if (!module) return new_ref(Py_None);
-  const Ref key(PyLong_FromVoidPtr(module.get()));
-  // KeyError: our object is copied without its module, which nobody does.
-  const Ref copy(key ? PyObject_GetItem(memo, key.get()) : nullptr);
-  return copy ? class_method_of(copy.get()).release() : nullptr;
+// __self__, __func__, __name__, __doc__ ...: those of the method.
+PyObject* watched_call_getattr(PyObject* object, PyObject* name) {
+  PyObject* found = PyObject_GenericGetAttr(object, name);
+  if (found != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return found;
+  PyErr_Clear();
+  return PyObject_GetAttr(reinterpret_cast<WatchedCall*>(object)->target, name);
 }
 
-PyObject* module_call_reduce(PyObject* object, PyObject*) {
-  const Ref module = module_of(reinterpret_cast<ModuleCall*>(object));
-  Ref getattr(module ? PyMapping_GetItemString(PyEval_GetBuiltins(), "getattr") : nullptr);
-  return getattr ? Py_BuildValue("N(OO)", getattr.release(), module.get(), torch_names->call_impl)
-                 : nullptr;
-}
-
-bool is_method_of(PyObject* object, PyObject* module) {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == torch_names->bound_method &&
-         attribute(object, "__self__").get() == module;
-}
-
-// Called by assay.torch.capture: puts the object into the module's __dict__ under the given name.
-PyObject* module_call_install(PyObject* object, PyObject* attribute) {
-  if (!PyUnicode_Check(attribute)) {
-    PyErr_SetString(PyExc_TypeError, "install() takes the attribute's name");
+// Copies and pickles are of the method.
+PyObject* watched_call_reduce(PyObject* object, PyObject*) {
+  const Ref reduce = attribute(reinterpret_cast<WatchedCall*>(object)->target, "__reduce__");
+  if (!reduce) {
+    PyErr_SetString(PyExc_TypeError, "cannot pickle what a compiled module runs");
     return nullptr;
   }
+  return PyObject_CallObject(reduce.get(), nullptr);
+}
+
+PyObject* watched_call_repr(PyObject* object) {
+  return PyObject_Repr(reinterpret_cast<WatchedCall*>(object)->target);
+}
+
+// --- nn.Module._call_impl --------------------------------------------------------------------------
+
+// Where functions of Python keep the C function that calls them. The member is the same since 3.8;
+// the limited API has no name for it, nor for the member of their type that tells its place.
+struct CallHook {
+  PyObject* function = nullptr;  // nn.Module._call_impl, while ours is in it
+  VectorCall original = nullptr;
+  PyObject* watcher = nullptr;  // (module, args, kwargs): told of calls of other modules
+};
+CallHook call_hook;
+thread_local bool passing = false;  // inside a call that the watcher was told of
+
+VectorCall* vector_call_of(PyObject* function) {
+  constexpr size_t kTypesOffset = 56;  // PyTypeObject.tp_vectorcall_offset
+  Py_ssize_t offset = 0;
+  std::memcpy(&offset, reinterpret_cast<const char*>(Py_TYPE(function)) + kTypesOffset,
+              sizeof(offset));
+  return reinterpret_cast<VectorCall*>(reinterpret_cast<char*>(function) + offset);
+}
+
+// Whether that is where it is: two functions of Python have the same pointer there.
+bool knows_vector_calls(PyObject* function) {
+  const Ref size = attribute(reinterpret_cast<PyObject*>(Py_TYPE(function)), "__basicsize__");
+  const Ref other = imported("types", "resolve_bases");
+  if (!size || !other || Py_TYPE(other.get()) != Py_TYPE(function)) return false;
+  const auto place =
+      reinterpret_cast<char*>(vector_call_of(function)) - reinterpret_cast<char*>(function);
+  if (place < static_cast<Py_ssize_t>(sizeof(PyObject)) ||
+      place + static_cast<Py_ssize_t>(sizeof(VectorCall)) > PyLong_AsSsize_t(size.get()))
+    return false;
+  return *vector_call_of(function) != nullptr &&
+         *vector_call_of(function) == *vector_call_of(other.get());
+}
+
+// The arguments behind the module, as a tuple and a dict (none without names).
+bool pack_arguments(PyObject* const* arguments, size_t count, PyObject* names, Ref* args,
+                    Ref* kwargs) {
+  *args = Ref(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  if (!*args) return false;
+  for (size_t i = 0; i < count; ++i) {
+    if (PyTuple_SetItem(args->get(), static_cast<Py_ssize_t>(i), new_ref(arguments[i])) != 0)
+      return false;
+  }
+  const Py_ssize_t named = names != nullptr ? PyTuple_Size(names) : 0;
+  if (named == 0) return true;
+  *kwargs = Ref(PyDict_New());
+  if (!*kwargs) return false;
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    if (PyDict_SetItem(kwargs->get(), PyTuple_GetItem(names, i),
+                       arguments[count + static_cast<size_t>(i)]) != 0)
+      return false;
+  }
+  return true;
+}
+
+PyObject* call_module(PyObject* function, PyObject* const* arguments, size_t flagged_count,
+                      PyObject* names) {
+  const size_t count = argument_count(flagged_count);
+  const VectorCall original = call_hook.original;
+  const auto plain = [&] { return original(function, arguments, flagged_count, names); };
+  PyObject* module = count > 0 ? arguments[0] : nullptr;
+  if (module == nullptr) return plain();
+  ModuleCall* call = find_call(method_calls(), module);
+  const bool asks =
+      call == nullptr && call_hook.watcher != nullptr && !passing && !inside_root_call();
+  if (call == nullptr && !asks) return plain();
+  Ref args, kwargs;
+  if (!pack_arguments(arguments + 1, count - 1, names, &args, &kwargs)) return nullptr;
+  if (!asks) return captured_call(call, args.get(), kwargs.get(), plain);
+  passing = true;
+  const Ref watcher(new_ref(call_hook.watcher));
+  const Ref told(PyObject_CallFunctionObjArgs(watcher.get(), module, args.get(),
+                                              kwargs ? kwargs.get() : Py_None, nullptr));
+  call = told ? find_call(method_calls(), module) : nullptr;
+  PyObject* result = !told             ? nullptr
+                     : call != nullptr ? captured_call(call, args.get(), kwargs.get(), plain)
+                                       : plain();
+  passing = false;
+  return result;
+}
+
+bool set_hook() {
+  if (call_hook.function != nullptr) return true;
+  const Ref name(PyUnicode_InternFromString("_call_impl"));
+  Ref function = in_class(name.get());
+  if (!function || !knows_vector_calls(function.get())) {
+    PyErr_SetString(PyExc_AttributeError, "this torch or Python has no replaceable module call");
+    return false;
+  }
+  call_hook.original = *vector_call_of(function.get());
+  *vector_call_of(function.get()) = call_module;
+  call_hook.function = function.release();
+  return true;
+}
+
+// When nobody asks any more. Calls that are at work know what they call.
+void take_hook() {
+  if (call_hook.function == nullptr || call_hook.watcher != nullptr || !method_calls().empty())
+    return;
+  *vector_call_of(call_hook.function) = call_hook.original;
+  replace(call_hook.function, nullptr);
+}
+
+// --- nn.Module._compiled_call_impl -----------------------------------------------------------------
+
+bool put_compiled_watch() {
+  CompiledWatch* watch = torch_names->compiled_watch;
+  Ref found = in_class(watch->name);
+  if (found.get() == reinterpret_cast<PyObject*>(watch)) return true;
+  if (!found) {
+    PyErr_SetString(PyExc_AttributeError, "this torch has no nn.Module._compiled_call_impl");
+    return false;
+  }
+  replace(watch->original, found.release());
+  return PyObject_SetAttr(torch_names->module_class, watch->name,
+                          reinterpret_cast<PyObject*>(watch)) == 0;
+}
+
+// Unless the program has put something else there since.
+bool take_compiled_watch() {
+  CompiledWatch* watch = torch_names->compiled_watch;
+  return !compiled_calls().empty() ||
+         in_class(watch->name).get() != reinterpret_cast<PyObject*>(watch) ||
+         PyObject_SetAttr(torch_names->module_class, watch->name, watch->original) == 0;
+}
+
+// --- ModuleCall ------------------------------------------------------------------------------------
+
+// Called by assay.torch.capture: sees the module's calls from now on.
+PyObject* module_call_install(PyObject* object, PyObject* attribute_name) {
   auto* self = reinterpret_cast<ModuleCall*>(object);
+  const std::string name = text_of(attribute_name);
+  const bool is_compiled = name == "_compiled_call_impl";
+  if (!is_compiled && name != "_call_impl") {
+    PyErr_SetString(PyExc_ValueError, "calls are made through another attribute");
+    return nullptr;
+  }
   const Ref module(weakref_get(self->module));
-  const Ref dict = dict_of(module.get());
-  if (!dict) {
-    PyErr_SetString(PyExc_TypeError, "the module has no __dict__");
+  if (!module) {
+    PyErr_SetString(PyExc_TypeError, "the module is gone");
     return nullptr;
   }
-  replace(self->attribute, new_ref(attribute));
-  PyObject* present = PyDict_GetItemWithError(dict.get(), attribute);
-  // The bound class method is what deepcopy leaves behind (above): the same as nothing.
-  if (present != nullptr && !is_method_of(present, module.get()))
-    replace(self->previous, new_ref(present));
-  if (PyDict_SetItem(dict.get(), attribute, object) != 0) return nullptr;
-  self->attached = true;
+  if (!(is_compiled ? put_compiled_watch() : set_hook())) return nullptr;
+  if (self->calls != nullptr) Py_RETURN_NONE;
+  self->calls = is_compiled ? &compiled_calls() : &method_calls();
+  ModuleCall*& newest = (*self->calls)[module.get()];
+  const bool has_previous = newest != nullptr && is_of(newest, module.get());
+  replace(self->previous, has_previous ? new_ref(reinterpret_cast<PyObject*>(newest)) : nullptr);
+  newest = self;
+  self->place = module.get();
   Py_RETURN_NONE;
 }
 
-// What stood in the __dict__ before this object and is still in use: removed captures in between
-// are skipped.
-PyObject* previous_in_use(const ModuleCall* self) {
-  PyObject* previous = self->previous;
-  while (previous != nullptr && Py_IS_TYPE(previous, module_call_type) &&
-         !reinterpret_cast<ModuleCall*>(previous)->attached) {
-    previous = reinterpret_cast<ModuleCall*>(previous)->previous;
+// Takes the call out of the list of its module's.
+void unregister(ModuleCall* self) {
+  const auto found = self->calls->find(self->place);
+  if (found == self->calls->end()) return;
+  if (found->second == self) {
+    if (self->previous == nullptr)
+      self->calls->erase(found);
+    else
+      found->second = reinterpret_cast<ModuleCall*>(self->previous);
+    return;
   }
-  return previous;
+  for (ModuleCall* newer = found->second; newer != nullptr;) {
+    auto* previous = reinterpret_cast<ModuleCall*>(newer->previous);
+    if (previous == self) {
+      PyObject* older = self->previous;
+      Py_XINCREF(older);
+      replace(newer->previous, older);
+      return;
+    }
+    newer = previous;
+  }
 }
 
-// Takes the object out again, or turns it into a pass-through when another one was put in front of
-// it since.
 PyObject* module_call_remove(PyObject* object, PyObject*) {
   auto* self = reinterpret_cast<ModuleCall*>(object);
-  self->attached = false;
-  const Ref module(weakref_get(self->module));
-  const Ref dict = dict_of(module.get());
-  if (dict && self->attribute != nullptr &&
-      PyDict_GetItemWithError(dict.get(), self->attribute) == object) {
-    PyObject* previous = previous_in_use(self);
-    const int status = previous != nullptr ? PyDict_SetItem(dict.get(), self->attribute, previous)
-                                           : PyDict_DelItem(dict.get(), self->attribute);
-    if (status != 0) return nullptr;
-  }
-  Py_RETURN_NONE;
-}
-
-// Counts the references that exist now; a later call with more of them has met a copy of the
-// module's __dict__. The caller's own two (its variable, and the one that this method call holds)
-// do not count.
-PyObject* module_call_settle(PyObject* object, PyObject*) {
-  reinterpret_cast<ModuleCall*>(object)->holders = Py_REFCNT(object) - 2;
+  if (self->calls == nullptr) Py_RETURN_NONE;
+  const Ref held(new_ref(object));  // a newer call may have held the last reference
+  unregister(self);
+  self->calls = nullptr;
+  take_hook();
+  if (!take_compiled_watch()) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -269,10 +392,11 @@ int module_call_traverse(PyObject* object, visitproc visit, void* arg) {
 
 int module_call_clear(PyObject* object) {
   auto* self = reinterpret_cast<ModuleCall*>(object);
+  if (self->calls != nullptr) unregister(self);
+  self->calls = nullptr;
   Py_CLEAR(self->session);
   Py_CLEAR(self->module);
   Py_CLEAR(self->previous);
-  Py_CLEAR(self->attribute);
   return 0;
 }
 
@@ -284,12 +408,9 @@ void module_call_dealloc(PyObject* object) {
 }
 
 PyMethodDef module_call_methods[] = {
-    {"__deepcopy__", module_call_deepcopy, METH_O, nullptr},
-    {"__reduce__", module_call_reduce, METH_NOARGS, nullptr},
     {"install", module_call_install, METH_O,
-     "install(attribute): puts the object into the module's __dict__."},
-    {"remove", module_call_remove, METH_NOARGS, "Takes the object out of the module; idempotent."},
-    {"settle", module_call_settle, METH_NOARGS, "Counts the references kept by the capture."},
+     "install(attribute): sees the calls that are made through it."},
+    {"remove", module_call_remove, METH_NOARGS, "Sees no more calls; idempotent."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef module_call_members[] = {
@@ -297,7 +418,6 @@ PyMemberDef module_call_members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot module_call_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
-                                   {Py_tp_call, reinterpret_cast<void*>(module_call_call)},
                                    {Py_tp_traverse, reinterpret_cast<void*>(module_call_traverse)},
                                    {Py_tp_clear, reinterpret_cast<void*>(module_call_clear)},
                                    {Py_tp_dealloc, reinterpret_cast<void*>(module_call_dealloc)},
@@ -307,107 +427,100 @@ PyType_Slot module_call_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_ne
 PyType_Spec module_call_spec = {"assay._capture.ModuleCall", sizeof(ModuleCall), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, module_call_slots};
 
-// --- ordinary hooks, where `_call_impl` cannot be used -------------------------------------------
+PyType_Slot compiled_watch_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(compiled_watch_get)},
+    {Py_tp_descr_set, reinterpret_cast<void*>(compiled_watch_set)},
+    {0, nullptr}};
+PyType_Spec compiled_watch_spec = {"assay._capture.CompiledWatch", sizeof(CompiledWatch), 0,
+                                   Py_TPFLAGS_DEFAULT, compiled_watch_slots};
 
-struct HookFrame {
-  Session* session;
-  uint32_t node;
-  CallFrame frame;
-  const void* handled;  // the exception being handled when the call began
-};
-
-std::vector<HookFrame>& hook_frames() {
-  thread_local std::vector<HookFrame> frames;
-  return frames;
+int watched_call_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = reinterpret_cast<WatchedCall*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->call);
+  Py_VISIT(self->module);
+  Py_VISIT(self->target);
+  return 0;
 }
+int watched_call_clear(PyObject* object) {
+  auto* self = reinterpret_cast<WatchedCall*>(object);
+  Py_CLEAR(self->call);
+  Py_CLEAR(self->module);
+  Py_CLEAR(self->target);
+  return 0;
+}
+void watched_call_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  (void)watched_call_clear(object);
+  free_object(object);
+}
+PyMethodDef watched_call_methods[] = {{"__reduce__", watched_call_reduce, METH_NOARGS, nullptr},
+                                      {nullptr, nullptr, 0, nullptr}};
+PyType_Slot watched_call_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+    {Py_tp_call, reinterpret_cast<void*>(watched_call_call)},
+    {Py_tp_getattro, reinterpret_cast<void*>(watched_call_getattr)},
+    {Py_tp_repr, reinterpret_cast<void*>(watched_call_repr)},
+    {Py_tp_traverse, reinterpret_cast<void*>(watched_call_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(watched_call_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(watched_call_dealloc)},
+    {Py_tp_methods, watched_call_methods},
+    {0, nullptr}};
+PyType_Spec watched_call_spec = {"assay._capture.WatchedCall", sizeof(WatchedCall), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, watched_call_slots};
 
-// (module, args, kwargs) before, (module, args, kwargs, output) after the call; the latter also
-// when it raised.
-PyObject* module_hook_call(PyObject* object, PyObject* args, PyObject*) {
-  auto* self = reinterpret_cast<ModuleHook*>(object);
-  Session& session = session_of(self->session);
-  const Py_ssize_t count = PyTuple_Size(args);
-  if (self->before && count >= 3) {
-    HookFrame entry{&session, self->node, {}, handled_exception()};
-    if (session.begin(self->node, PyTuple_GetItem(args, 1), PyTuple_GetItem(args, 2),
-                      entry.frame)) {
-      hook_frames().push_back(std::move(entry));
-    }
-  } else if (!self->before && count >= 4) {
-    auto& frames = hook_frames();
-    size_t at = frames.size();
-    while (at > 0 && !(frames[at - 1].session == &session && frames[at - 1].node == self->node))
-      --at;
-    // What lies above it was left by an exception that skipped the hooks.
-    while (frames.size() > at && at > 0) {
-      session.end(frames.back().node, nullptr, frames.back().frame);
-      frames.pop_back();
-    }
-    if (at > 0) {
-      HookFrame entry = std::move(frames.back());
-      frames.pop_back();
-      const void* handled = handled_exception();
-      const bool raised = handled != nullptr && handled != entry.handled;
-      session.end(self->node, raised ? nullptr : PyTuple_GetItem(args, 3), entry.frame);
-    }
-  }
+// --- functions of the extension --------------------------------------------------------------------
+
+// set_watcher(function or None)
+PyObject* set_watcher(PyObject*, PyObject* watcher) {
+  if (!load_torch()) return nullptr;
+  if (watcher != Py_None && !set_hook()) return nullptr;
+  replace(call_hook.watcher, watcher != Py_None ? new_ref(watcher) : nullptr);
+  passing = false;  // in a forked child
+  take_hook();
   Py_RETURN_NONE;
 }
 
-int module_hook_traverse(PyObject* object, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(object));
-  Py_VISIT(reinterpret_cast<ModuleHook*>(object)->session);
-  return 0;
-}
-int module_hook_clear(PyObject* object) {
-  Py_CLEAR(reinterpret_cast<ModuleHook*>(object)->session);
-  return 0;
-}
-void module_hook_dealloc(PyObject* object) {
-  PyObject_GC_UnTrack(object);
-  (void)module_hook_clear(object);
-  free_object(object);
+// in_watched_call() -> whether this thread is inside a call that was captured or told of
+PyObject* in_watched_call(PyObject*, PyObject*) {
+  return PyBool_FromLong(passing || inside_root_call() ? 1 : 0);
 }
 
-PyType_Slot module_hook_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
-                                   {Py_tp_call, reinterpret_cast<void*>(module_hook_call)},
-                                   {Py_tp_traverse, reinterpret_cast<void*>(module_hook_traverse)},
-                                   {Py_tp_clear, reinterpret_cast<void*>(module_hook_clear)},
-                                   {Py_tp_dealloc, reinterpret_cast<void*>(module_hook_dealloc)},
-                                   {0, nullptr}};
-PyType_Spec module_hook_spec = {"assay._capture.ModuleHook", sizeof(ModuleHook), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, module_hook_slots};
-PyTypeObject* module_hook_type = nullptr;
-
-PyObject* new_hook(PyObject* session, uint32_t node, bool before) {
-  auto* hook = new_object<ModuleHook>(module_hook_type);
-  if (hook == nullptr) return nullptr;
-  hook->session = new_ref(session);
-  hook->node = node;
-  hook->before = before;
-  return reinterpret_cast<PyObject*>(hook);
+// is_captured(module) -> whether a capture sees its calls
+PyObject* is_captured(PyObject*, PyObject* module) {
+  const bool found = find_call(method_calls(), module) != nullptr ||
+                     find_call(compiled_calls(), module) != nullptr;
+  return PyBool_FromLong(found ? 1 : 0);
 }
+
+PyMethodDef call_functions[] = {
+    {"set_watcher", set_watcher, METH_O,
+     "set_watcher(function): (module, args, kwargs) of calls outside any captured one"},
+    {"in_watched_call", in_watched_call, METH_NOARGS,
+     "in_watched_call() -> whether this thread is inside a call that was captured or told of"},
+    {"is_captured", is_captured, METH_O, "is_captured(module) -> whether its calls are seen"},
+    {nullptr, nullptr, 0, nullptr}};
 
 const ExtensionPart module_call_part([](PyObject* module) {
   module_call_type = make_type(&module_call_spec, module);
-  module_hook_type = make_type(&module_hook_spec);
-  return module_call_type != nullptr && module_hook_type != nullptr ? 0 : -1;
+  compiled_watch_type = make_type(&compiled_watch_spec);
+  watched_call_type = make_type(&watched_call_spec);
+  const bool made =
+      module_call_type != nullptr && compiled_watch_type != nullptr && watched_call_type != nullptr;
+  return made ? PyModule_AddFunctions(module, call_functions) : -1;
 });
-
-bool valid_node(PyObject* self, unsigned node) {
-  if (node < session_of(self).nodes().size()) return true;
-  PyErr_SetString(PyExc_IndexError, "no such node");
-  return false;
-}
 
 }  // namespace
 
 PyObject* session_module_call(PyObject* self, PyObject* args) {
   PyObject* module = nullptr;
   unsigned node = 0;
-  if (!load_torch_names() || !PyArg_ParseTuple(args, "OI", &module, &node) ||
-      !valid_node(self, node))
+  if (!load_torch() || !PyArg_ParseTuple(args, "OI", &module, &node)) return nullptr;
+  if (node >= session_of(self).nodes().size()) {
+    PyErr_SetString(PyExc_IndexError, "no such node");
     return nullptr;
+  }
   Ref weak(PyWeakref_NewRef(module, nullptr));
   auto* call = weak ? new_object<ModuleCall>(module_call_type) : nullptr;
   if (call == nullptr) return nullptr;
@@ -415,14 +528,6 @@ PyObject* session_module_call(PyObject* self, PyObject* args) {
   call->module = weak.release();
   call->node = node;
   return reinterpret_cast<PyObject*>(call);
-}
-
-PyObject* session_module_hooks(PyObject* self, PyObject* args) {
-  unsigned node = 0;
-  if (!PyArg_ParseTuple(args, "I", &node) || !valid_node(self, node)) return nullptr;
-  const Ref before(new_hook(self, node, true));
-  const Ref after(before ? new_hook(self, node, false) : nullptr);
-  return after ? Py_BuildValue("OO", before.get(), after.get()) : nullptr;
 }
 
 }  // namespace assay::capture

@@ -71,7 +71,7 @@ class InsideOurCode {
 class Session::Lock {
  public:
   explicit Lock(Session& session, ThreadState& thread = this_thread())
-      : inside_(thread), session_(session) {
+      : inside_(thread), modes_off_(session.access_), session_(session) {
     while (session_.recording_) wait();
     session_.recording_ = true;
   }
@@ -99,6 +99,7 @@ class Session::Lock {
   }
 
   const InsideOurCode inside_;
+  const FunctionModesOff modes_off_;
   Session& session_;
 };
 

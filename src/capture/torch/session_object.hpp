@@ -24,10 +24,8 @@ struct SessionObject {
 extern PyTypeObject* session_type;
 extern PyTypeObject* module_call_type;
 
-/// What module_call.cpp adds to the Session type: session.module_call(module, node),
-/// session.module_hooks(node).
+/// What module_call.cpp adds to the Session type: session.module_call(module, node).
 PyObject* session_module_call(PyObject* self, PyObject* args);
-PyObject* session_module_hooks(PyObject* self, PyObject* args);
 /// What graph_run_python.cpp adds.
 PyObject* session_add_graph_operator(PyObject* self, PyObject* args);
 PyObject* session_graph_run(PyObject* self, PyObject* args);

@@ -250,8 +250,6 @@ PyMethodDef session_methods[] = {
      "add_leaf(name, tensor): a parameter or buffer, for operator-level captures"},
     {"module_call", session_module_call, METH_VARARGS,
      "module_call(module, node) -> ModuleCall, not yet installed"},
-    {"module_hooks", session_module_hooks, METH_VARARGS,
-     "module_hooks(node) -> (forward pre-hook, forward hook)"},
     {"weights", session_weights, METH_O,
      "weights(list of (node, slot, tensor, is_buffer)): records them as step -1"},
     {"add_graph_operator", session_add_graph_operator, METH_VARARGS,
@@ -347,8 +345,6 @@ PyObject* write_file_python(PyObject*, PyObject* args) {
   return none_or_raise(write_file_atomically(path, as_bytes(content)));
 }
 
-PyObject* in_root_call_python(PyObject*, PyObject*) { return PyBool_FromLong(inside_root_call()); }
-
 PyObject* utc_now_python(PyObject*, PyObject*) {
   return PyUnicode_FromString(writer::utc_now().c_str());
 }
@@ -368,8 +364,6 @@ PyMethodDef session_functions[] = {
      "beside that manifest is of."},
     {"write_file", write_file_python, METH_VARARGS,
      "write_file(path, text): by way of a temporary file; FileError when it cannot be written."},
-    {"in_root_call", in_root_call_python, METH_NOARGS,
-     "in_root_call() -> bool: whether this thread runs a captured model"},
     {"utc_now", utc_now_python, METH_NOARGS, "utc_now() -> '2026-01-01T00:00:00Z'"},
     {"host_threads", host_threads_python, METH_O,
      "host_threads(ignore_load) -> bool: whether torch's OpenMP threads are used; True ignores the "

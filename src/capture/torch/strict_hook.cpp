@@ -47,10 +47,13 @@ void free_hook(PyObject* self) {
 // functions.
 PyObject* hook_deepcopy(PyObject* self, PyObject*) { return new_ref(self); }
 
-// A pickled model comes back with hooks that do nothing: the dump belongs to this process.
+// A pickled model comes back with hooks that do nothing, also where Assay is not installed: the
+// dump belongs to this process. Python's own function that takes anything and returns None.
 PyObject* hook_reduce(PyObject*, PyObject*) {
-  const Ref make = imported("assay.torch.strict.hooks", "inert_hook");
-  return make ? Py_BuildValue("(O())", make.get()) : nullptr;
+  const Ref make = imported("contextlib", "nullcontext");
+  const Ref context(make ? PyObject_CallObject(make.get(), nullptr) : nullptr);
+  Ref getattr(context ? PyMapping_GetItemString(PyEval_GetBuiltins(), "getattr") : nullptr);
+  return getattr ? Py_BuildValue("N(Os)", getattr.release(), context.get(), "__exit__") : nullptr;
 }
 
 PyMethodDef hook_methods[] = {{"__deepcopy__", hook_deepcopy, METH_O, nullptr},

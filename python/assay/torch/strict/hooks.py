@@ -394,15 +394,6 @@ def _token_text(token_range: list[Any]) -> Any:
     return ids
 
 
-def inert_hook() -> Any:
-    """Returns a hook that does nothing: what stands in a pickled model for ours."""
-    return _do_nothing
-
-
-def _do_nothing(*_: Any) -> None:
-    return None
-
-
 def _class_text(module: Any) -> str:
     """The class name that the module's repr starts with."""
     name = module._get_name()
