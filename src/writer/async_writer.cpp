@@ -11,6 +11,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "base/log.hpp"
@@ -25,13 +26,15 @@ struct QueuedJob {
   AsyncWriter::Job job;
 };
 
-Status run_guarded(const AsyncWriter::Job& job) noexcept {
+// What a thread and its first exception need of the host's memory, had while there is some: the
+// thread-local data of this library and of the C++ runtime. glibc ends the process when it cannot
+// have them later.
+void have_thread_locals() noexcept {
+  [[maybe_unused]] thread_local volatile char of_this_library = 0;
+  of_this_library = 1;
   try {
-    return job();
-  } catch (const std::exception& exception) {
-    return fail(Errc::Internal, std::string("exception in the writer: ") + exception.what());
-  } catch (...) {
-    return fail(Errc::Internal, "unknown exception in the writer");
+    throw std::bad_alloc();
+  } catch (const std::bad_alloc&) {
   }
 }
 
@@ -47,7 +50,10 @@ struct AsyncWriter::State {
   uint64_t submitted = 0;   // jobs, ever
   uint64_t finished = 0;
   bool closing = false;
+  bool started = false;  // the thread has all that it needs
   WriterCounters counters;
+  /// Made while there is memory, for the failure to have some.
+  std::optional<Error> no_memory = Error{Errc::Internal, {}, {}, "out of memory in the writer"};
   std::thread thread;
 
   [[nodiscard]] bool has_room(uint64_t size_bytes) const {
@@ -55,34 +61,75 @@ struct AsyncWriter::State {
            (size_bytes <= options.queue_bytes && held_bytes <= options.queue_bytes - size_bytes);
   }
 
-  void note_failure(const Error& error) {
+  void note_failure(Error error) noexcept {
     ++counters.jobs_failed;
     if (counters.first_error) return;
-    counters.first_error = error;
-    log_line(LogLevel::Error, error.describe() + "; the run continues, its capture is incomplete");
+    try {
+      const std::string line = error.describe() + "; the run continues, its capture is incomplete";
+      counters.first_error = std::move(error);
+      log_line(LogLevel::Error, line);
+    } catch (const std::exception&) {
+      note_no_memory();
+    }
+  }
+  void note_no_thread(const char* why) noexcept {
+    try {
+      note_failure(Error{Errc::Internal, {}, {}, std::string("no writer thread: ") + why});
+    } catch (const std::exception&) {
+      note_no_memory();
+    }
+  }
+  void note_no_memory() noexcept {
+    if (counters.first_error) return;
+    counters.first_error.swap(no_memory);
+    log_line(LogLevel::Error,
+             "out of memory in the writer; the run continues, its capture is incomplete");
+  }
+
+  void run_job(const AsyncWriter::Job& job) noexcept {
+    try {
+      Status status = [&]() -> Status {
+        try {
+          return job();
+        } catch (const std::bad_alloc&) {
+          throw;
+        } catch (const std::exception& exception) {
+          return fail(Errc::Internal, std::string("exception in the writer: ") + exception.what());
+        }
+      }();
+      if (status) return;
+      const std::lock_guard lock(mutex);
+      note_failure(std::move(status).error());
+    } catch (...) {  // there is no memory for a text, or what was thrown is none of ours
+      const std::lock_guard lock(mutex);
+      ++counters.jobs_failed;
+      note_no_memory();
+    }
   }
 
   void run() noexcept {
+    have_thread_locals();
     if (options.niceness != 0) {
       // On Linux the priority of a "process" id is that of the one thread with this id.
       setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), options.niceness);
     }
     pthread_setname_np(pthread_self(), options.thread_name);
     std::unique_lock lock(mutex);
+    started = true;
+    room.notify_all();
     while (true) {
       work.wait(lock, [this] { return closing || !jobs.empty(); });
       if (jobs.empty()) return;
       QueuedJob next = std::move(jobs.front());
       jobs.pop_front();
       lock.unlock();
-      const Status status = run_guarded(next.job);
+      run_job(next.job);
       next.job = nullptr;  // frees the bytes it owns before they count as free
       lock.lock();
       held_bytes -= next.size_bytes;
       ++finished;
       ++counters.jobs_done;
       counters.bytes_done += next.size_bytes;
-      if (!status) note_failure(status.error());
       room.notify_all();
     }
   }
@@ -94,10 +141,11 @@ AsyncWriter::AsyncWriter(AsyncWriterOptions options)
   const AllSignalsBlocked blocked;
   try {
     state_->thread = std::thread([state = state_] { state->run(); });
+    std::unique_lock lock(state_->mutex);
+    state_->room.wait(lock, [this] { return state_->started; });
   } catch (const std::exception& exception) {
     state_->closing = true;
-    state_->note_failure(
-        Error{Errc::Internal, {}, {}, std::string("no writer thread: ") + exception.what()});
+    state_->note_no_thread(exception.what());
   }
 }
 
@@ -159,7 +207,8 @@ bool AsyncWriter::submit(uint64_t size_bytes, Job job) noexcept {
       if (!s.closing) s.jobs.push_back({size_bytes, std::move(job)});
     } catch (const std::exception&) {
       s.held_bytes -= size_bytes;
-      s.note_failure(Error{Errc::Internal, {}, {}, "out of memory for the writer's queue"});
+      ++s.counters.jobs_failed;
+      s.note_no_memory();
       s.room.notify_all();
       return false;
     }

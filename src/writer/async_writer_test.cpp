@@ -114,6 +114,17 @@ TEST(AsyncWriter, KeepsTheFirstErrorAndRunsOn) {
   EXPECT_EQ(writer.counters().first_error->code, Errc::NoSpace);
 }
 
+TEST(AsyncWriter, SurvivesJobsThatHaveNoMemory) {
+  AsyncWriter writer;
+  writer.submit(0, []() -> Status { throw std::bad_alloc(); });
+  writer.submit(0, []() -> Status { throw 7; });
+  writer.submit(0, []() -> Status { return fail(Errc::NoSpace, "full"); });
+  writer.close();
+  EXPECT_EQ(writer.counters().jobs_failed, 3u);
+  ASSERT_TRUE(writer.counters().first_error.has_value());
+  EXPECT_EQ(writer.counters().first_error->message, "out of memory in the writer");
+}
+
 TEST(AsyncWriter, RefusesAfterClose) {
   AsyncWriter writer;
   writer.close();

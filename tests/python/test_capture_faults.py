@@ -40,7 +40,8 @@ def same():
 
 def free_of_us():
     for module in model.modules():
-        assert "_call_impl" not in module.__dict__ and not module._forward_hooks and not module._forward_pre_hooks
+        assert not assay._capture.is_captured(module) and not module._forward_hooks and not module._forward_pre_hooks
+    assert isinstance(nn.Module.__dict__["_call_impl"], type(free_of_us))
 
 folder = sys.argv[1]
 """
@@ -383,3 +384,37 @@ free_of_us()
 
     run = assay.open(str(path / "native"))
     assert run.records and not run.warnings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["module", "operator"])
+def test_a_host_that_has_little_memory_left_goes_on(level: str, tmp_path: Path) -> None:
+    # given hosts that may have so much more memory than they hold when the capture begins
+    body = """
+import gc
+extra, level = int(sys.argv[2]), sys.argv[3]
+pages = int(open("/proc/self/statm").read().split()[0])
+handle = None
+resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (extra << 20), resource.RLIM_INFINITY))
+try:
+    handle = assay.capture(model, folder, level=level)
+except (MemoryError, assay.Error):
+    pass
+for _ in range(6):
+    try:
+        model(x)
+    except (MemoryError, RuntimeError) as error:  # torch's own: there is no memory for the model
+        assert "emory" in str(error) or isinstance(error, MemoryError), error
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+if handle is not None:
+    handle.remove()
+same()
+print("on")
+"""
+    ended = {}
+    for extra in (1, 4, 8, 12, 16, 20, 24, 28, 36, 48, 64, 80):
+        command = [sys.executable, "-c", HOST + body, str(tmp_path / str(extra)), str(extra), level]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        ended[extra] = (done.returncode, done.stdout, done.stderr[-300:] if done.returncode else "")
+    # then none of them ends otherwise than it would without a capture
+    assert all(status == 0 and out == "on\n" for status, out, _ in ended.values()), ended
