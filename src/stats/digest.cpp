@@ -5,16 +5,7 @@
 #include <array>
 #include <cstring>
 
-#define XXH_INLINE_ALL
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#endif
-#include <xxhash.h>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
+#include "base/xxhash.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::stats {

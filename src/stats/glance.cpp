@@ -3,15 +3,7 @@
 
 #include <algorithm>
 
-#define XXH_INLINE_ALL
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#endif
-#include <xxhash.h>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
+#include "base/xxhash.hpp"
 
 namespace assay::stats {
 

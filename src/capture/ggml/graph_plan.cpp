@@ -9,17 +9,8 @@
 #include <map>
 #include <set>
 
-#define XXH_INLINE_ALL
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#endif
-#include <xxhash.h>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
 #include "base/text.hpp"
+#include "base/xxhash.hpp"
 #include "capture/ggml/arguments.hpp"
 #include "capture/ggml/graph_topology.hpp"
 #include "tensor/node.hpp"

@@ -137,8 +137,12 @@ void Session::Recorder::identify(native::Record& record) {
   const StorageTable::Sight sight = session_.storages_.see(at_hand_.object, is_settled());
   if (!is_negative_known(sight)) session_.access_.look_for_negative(at_hand_.object, look_);
   if (sight.storage == nullptr) return;
-  if (has_changed_unseen(*sight.storage)) session_.storages_.wrote(*sight.storage);
-  StoredValue& value = session_.storages_.value_of(*sight.storage, at_hand_.object, look_);
+  StoredValue* found = &session_.storages_.value_of(*sight.storage, at_hand_.object, look_);
+  if (has_changed_unseen(*sight.storage, *found)) {
+    session_.storages_.wrote(*sight.storage);
+    found = &session_.storages_.value_of(*sight.storage, at_hand_.object, look_);
+  }
+  StoredValue& value = *found;
   const bool first_sight = value.seen_in != step_->step;
   value.seen_in = step_->step;
   at_hand_.storage = sight.storage;
@@ -161,9 +165,8 @@ void Session::Recorder::identify(native::Record& record) {
 
 // Whether somebody wrote the tensor's memory in a way that no counter shows (collectives, `data`,
 // NumPy, a kernel of one's own), so that it is another value than the one we know.
-bool Session::Recorder::has_changed_unseen(Storage& storage) {
+bool Session::Recorder::has_changed_unseen(const Storage& storage, const StoredValue& value) const {
   if (session_.options_.verify || look_.readable != Readable::Memory) return false;
-  const StoredValue& value = session_.storages_.value_of(storage, at_hand_.object, look_);
   const StoredValue* known =
       session_.storages_.find_bytes(storage, value, look_, value.layout.dense);
   return known != nullptr && !session_.storages_.is_unchanged(storage, *known);

@@ -64,7 +64,7 @@ class Session::Recorder final : public LeafVisitor {
   void forget_look();
   [[nodiscard]] bool is_result() const { return operation_ != nullptr && role_ == Role::Output; }
   void identify(native::Record& record);
-  [[nodiscard]] bool has_changed_unseen(Storage& storage);
+  [[nodiscard]] bool has_changed_unseen(const Storage& storage, const StoredValue& value) const;
   [[nodiscard]] bool is_negative_known(const StorageTable::Sight& sight);
   void describe(native::Record& record);
   uint64_t push(native::Record& record, std::string_view text = {});
