@@ -14,38 +14,80 @@ import torch
 
 __all__ = ["local_tensor_of", "parts_of"]
 
+# What parts are to their wrapper: `Parts` in recorder.cpp.
+_BESIDE_IT, _SHARD, _IT_ITSELF, _ON_ITS_WAY, _OVERWRITTEN = range(5)
+
 # (what follows the slot, tensor, further members of its line as JSON without braces)
 Part = tuple[str, torch.Tensor, str]
 
 _MAX_PARTS = 16  # of one wrapper
 
 
-def parts_of(tensor: torch.Tensor) -> tuple[bool, list[Part]]:
-    """Returns whether the parts stand for the tensor, and the parts; the list is empty for what is no wrapper.
+def parts_of(tensor: torch.Tensor, may_wait: bool, since: Any = None) -> tuple[int, list[Part], Any]:
+    """Returns what the parts are to the tensor, the parts, and write counters for ``since``.
 
-    A DTensor is its local shard, and a result of a collective what has arrived. The parts of other classes, as
-    ``__tensor_flatten__`` tells them, are recorded beside a line that says what they are parts of.
+    A DTensor is its local shard, and a result of a collective what has arrived. For one that has not the answer is
+    ``_ON_ITS_WAY``, to be asked again with the counters of the first time; ``_OVERWRITTEN`` when the program has done
+    that meanwhile. The parts of other classes, as ``__tensor_flatten__`` tells them, are recorded beside a line that
+    says what they are parts of. The list is empty for what is no wrapper.
+
+    Args:
+        may_wait: wait for a collective, since the program is about to.
     """
-    local = local_tensor_of(tensor)
+    local, has_arrived = _local_tensor(tensor, may_wait)
     if local is not None:
-        return True, [("", local, _members(tensor))]
+        kind = _SHARD if hasattr(tensor, "placements") else _IT_ITSELF
+        counters = None
+        if not has_arrived:
+            kind, counters = _ON_ITS_WAY, _counters(tensor, local)
+        elif since not in (None, _counters(tensor, local)):
+            kind = _OVERWRITTEN
+        return kind, [("", local, _members(tensor))], counters
     flatten = getattr(type(tensor), "__tensor_flatten__", None)
     if flatten is None:
-        return False, []
+        return _BESIDE_IT, [], None
     names = flatten(tensor)[0]
     inner = [(name, getattr(tensor, name, None)) for name in names[:_MAX_PARTS] if isinstance(name, str)]
-    return False, [(f".{name}", part, "") for name, part in inner if isinstance(part, torch.Tensor)]
+    return _BESIDE_IT, [(f".{name}", part, "") for name, part in inner if isinstance(part, torch.Tensor)], None
 
 
 def local_tensor_of(tensor: torch.Tensor) -> Optional[torch.Tensor]:
     """Returns what this process holds of a DTensor or of a result of a collective, which is waited for; else None."""
+    return _local_tensor(tensor, True)[0]
+
+
+def _local_tensor(tensor: torch.Tensor, may_wait: bool) -> tuple[Optional[torch.Tensor], bool]:
+    """Returns the tensor with memory behind a wrapper, and whether all that was on its way to it has arrived."""
     found: Any = tensor
+    has_arrived = True
     for _ in range(2):  # the shard may be on its way itself
         if hasattr(found, "trigger_wait"):
-            found = found.trigger_wait()
+            has_arrived = may_wait or _has_arrived(found)
+            found = found.trigger_wait() if may_wait else found.elem
         elif hasattr(found, "_local_tensor"):
             found = found._local_tensor
-    return found if found is not tensor and isinstance(found, torch.Tensor) else None
+    return (found if found is not tensor and isinstance(found, torch.Tensor) else None), has_arrived
+
+
+def _has_arrived(result: Any) -> bool:
+    """Whether the program has waited for a result of a functional collective: no wait of ours."""
+    if getattr(result, "completed", False):
+        return True
+    # wait() does not say so, but leaves nothing behind that somebody could wait for.
+    in_flight = getattr(torch._C._distributed_c10d, "_get_work_registry_size", None)
+    return in_flight is not None and in_flight() == 0
+
+
+def _counters(wrapper: torch.Tensor, local: torch.Tensor) -> tuple[int, int]:
+    """Returns torch's counters of writes through the wrapper, and of others to what it wraps.
+
+    The latter says nothing on a CPU: gloo's threads count there when they copy what has come.
+    """
+    return _version(wrapper), 0 if local.device.type == "cpu" else _version(local)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
 
 
 def _members(tensor: Any) -> str:

@@ -595,6 +595,8 @@ class Capture:
         value: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
+        if kind is None:  # the program goes on with what the model returned last
+            self._session.wait_for_collectives()
         self.remove()
 
 
@@ -615,6 +617,9 @@ class _LeftOut(Capture):
         return
 
     def remove(self) -> None:
+        return
+
+    def __exit__(self, *_: object) -> None:
         return
 
 

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMaxValueText = 256;  // longer strings among the arguments are cut
 constexpr int kMaxWrappers = 4;        // inside each other
+constexpr std::string_view kOnItsWay = "a collective may still write it";
 
 // A Python scalar as JSON: numbers as numbers (non-finite ones as the strings the format document
 // names), everything else as a string.
@@ -34,6 +35,34 @@ std::string value_json(PyObject* value) {
   if (!utf8) return "null";
   const std::string_view view = utf8.view().substr(0, kMaxValueText);
   return PyLong_CheckExact(value) ? std::string(view) : json_quote(view);
+}
+
+// What the parts of a wrapper are to it: assay.torch._wrappers.
+enum class Parts : int { BesideIt, Shard, ItItself, OnItsWay, Overwritten };
+
+struct WrapperParts {
+  Parts kind = Parts::BesideIt;
+  Ref answer;
+  // Borrowed from it: a list of (suffix of the slot, tensor, members of its line), and torch's
+  // write counters.
+  PyObject* list = nullptr;
+  PyObject* counters = nullptr;
+};
+
+// Nothing where Python raised or there are none. `since`: counters of before, or nullptr.
+std::optional<WrapperParts> parts_of(TensorAccess& access, PyObject* tensor, bool may_wait,
+                                     PyObject* since) {
+  WrapperParts parts;
+  parts.answer = Ref(access.wrapper_parts(tensor, may_wait, since));
+  int kind = 0;
+  if (!parts.answer || PyArg_ParseTuple(parts.answer.get(), "iO!O", &kind, &PyList_Type,
+                                        &parts.list, &parts.counters) == 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  if (PyList_Size(parts.list) == 0) return std::nullopt;
+  parts.kind = static_cast<Parts>(kind);
+  return parts;
 }
 
 }  // namespace
@@ -83,7 +112,7 @@ void Session::Recorder::call_raised() {
 
 void Session::Recorder::still_written(const std::string* slot) {
   forget_look();
-  skip(nullptr, slot, "a collective may still write it");
+  skip(nullptr, slot, kOnItsWay);
 }
 
 void Session::Recorder::forget_look() {
@@ -212,18 +241,39 @@ uint64_t Session::Recorder::push(native::Record& record, std::string_view text) 
 // whether the parts stand for the tensor itself.
 bool Session::Recorder::record_parts(PyObject* tensor, const std::string* slot) {
   if (wrapped_in_ >= kMaxWrappers) return false;
-  const Ref answer(session_.access_.wrapper_parts(tensor));
-  int stand_for_it = 0;
-  PyObject* parts = nullptr;
-  if (!answer || PyArg_ParseTuple(answer.get(), "pO!", &stand_for_it, &PyList_Type, &parts) == 0) {
-    PyErr_Clear();
-    return false;
+  const auto parts = parts_of(session_.access_, tensor, waits_for_operands(), nullptr);
+  if (!parts) return false;
+  if (parts->kind == Parts::OnItsWay) {
+    session_.promises_.push_back({Ref(new_ref(tensor)), Ref(new_ref(parts->counters)), &node_,
+                                  step_, order_, call_, role_, slot, operation_, operation_index_,
+                                  is_view_, mutates_});
+    return true;
   }
-  if (PyList_Size(parts) == 0) return false;
-  if (stand_for_it == 0) skip(tensor, slot, look_.reason);
-  ++wrapped_in_;
-  for (Py_ssize_t i = 0; i < PyList_Size(parts); ++i) record_part(PyList_GetItem(parts, i), *slot);
-  --wrapped_in_;
+  if (parts->kind == Parts::BesideIt) skip(tensor, slot, look_.reason);
+  const int depth = parts->kind == Parts::ItItself ? 0 : 1;
+  wrapped_in_ += depth;
+  for (Py_ssize_t i = 0; i < PyList_Size(parts->list); ++i)
+    record_part(PyList_GetItem(parts->list, i), *slot);
+  wrapped_in_ -= depth;
+  return true;
+}
+
+// Whether the program is about to wait for what it gave: an operator does, unless it makes a view.
+bool Session::Recorder::waits_for_operands() const {
+  return operation_ != nullptr && role_ == Role::Input && !is_view_;
+}
+
+bool Session::Recorder::keep(const Promise& promise, bool may_wait) {
+  PyObject* wrapper = promise.tensor.get();
+  const auto parts = parts_of(session_.access_, wrapper, may_wait, promise.counters.get());
+  if (parts && parts->kind == Parts::OnItsWay) return false;
+  forget_look();
+  if (!parts)
+    skip(nullptr, promise.slot, kOnItsWay);
+  else if (parts->kind == Parts::Overwritten)
+    skip(nullptr, promise.slot, "it was overwritten before it could be read");
+  else
+    tensor(wrapper, promise.slot);
   return true;
 }
 

@@ -18,6 +18,11 @@ class Session::Recorder final : public LeafVisitor {
         order_(order),
         call_(call),
         role_(role) {}
+  /// Of what was promised, which outlives this.
+  Recorder(Session& session, const Promise& promise)
+      : Recorder(session, *promise.node, promise.step, promise.order, promise.call, promise.role) {
+    set_operator(promise.operation, promise.operation_index, promise.is_view, promise.mutates);
+  }
 
   void tensor(PyObject* tensor, std::string_view slot) override {
     this->tensor(tensor, slot == "0" ? session_.slot_0_ : run_.intern(slot));
@@ -28,6 +33,8 @@ class Session::Recorder final : public LeafVisitor {
   void call_raised();
   /// In place of a tensor that a collective may write until it has been waited for.
   void still_written(const std::string* slot);
+  /// Records what was promised if it has arrived. may_wait   wait for it, if need be
+  [[nodiscard]] bool keep(const Promise& promise, bool may_wait);
 
   /// Records from here on are those of an operator. `view`, `mutates`: what its schema says.
   void set_operator(const std::string* name, uint32_t index, bool is_view, bool mutates) {
@@ -71,6 +78,7 @@ class Session::Recorder final : public LeafVisitor {
   [[nodiscard]] WaitingRecord waiting(const native::Record& record) const;
   [[nodiscard]] bool record_parts(PyObject* tensor, const std::string* slot);
   void record_part(PyObject* part, const std::string& slot);
+  [[nodiscard]] bool waits_for_operands() const;
   [[nodiscard]] const std::string* members_of(PyObject* tensor);
 
   void record_memory(native::Record& record);

@@ -133,6 +133,7 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
     if (step->kept_calls != nullptr) step->calls = *std::exchange(step->kept_calls, nullptr);
     if (step->calls.size() < nodes_.size()) step->calls.resize(nodes_.size(), 0);
     frame.call = step->calls[number]++;
+    keep_promises();
     if (options_.operators) {
       if (frame.counts_step) storages_.begin_step(step->step);
       enter_module(number, step, frame);
@@ -173,6 +174,7 @@ void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept 
     if (frame.step != nullptr && live()) {
       const AddedTime added(*frame.step);
       const Lock lock(*this);
+      keep_promises();
       Recorder recorder(*this, nodes_[number], frame.step, frame.order, frame.call, Role::Output);
       if (result == nullptr) {
         recorder.call_raised();
@@ -201,6 +203,8 @@ void Session::finish_step(const std::shared_ptr<StepProgress>& step) {
   {
     const AddedTime added(*step);
     const Lock lock(*this);
+    keep_promises();
+    give_up_promises(false);
     fetch_device_results();
     if (roots_active_ == 0) {
       run_->end_file();
@@ -227,6 +231,29 @@ void Session::keep_little_of(StepProgress& step) {
   std::erase_if(finished_, [this](const std::shared_ptr<StepProgress>& finished) {
     if (finished.use_count() > 1) return false;
     settled_.push_back(finished->counts);
+    return true;
+  });
+}
+
+// Records what the program has waited for by now. Precondition: locked, as the next.
+void Session::keep_promises(bool may_wait) {
+  if (promises_.empty()) return;
+  // Recording may not make promises, but Python runs meanwhile.
+  std::vector<Promise> open = std::exchange(promises_, {});
+  std::erase_if(open, [this, may_wait](const Promise& promise) {
+    open_step_file(promise.step->step);
+    const bool is_held = Py_REFCNT(promise.tensor.get()) > 1;
+    return Recorder(*this, promise).keep(promise, may_wait && is_held);
+  });
+  promises_.insert(promises_.begin(), std::make_move_iterator(open.begin()),
+                   std::make_move_iterator(open.end()));
+}
+
+// Of those that nobody else has, and so will not be waited for, or of all.
+void Session::give_up_promises(bool also_held) {
+  std::erase_if(promises_, [this, also_held](const Promise& promise) {
+    if (!also_held && Py_REFCNT(promise.tensor.get()) > 1) return false;
+    Recorder(*this, promise).still_written(promise.slot);
     return true;
   });
 }
@@ -285,11 +312,24 @@ void Session::flush() noexcept {
   run_->flush();
 }
 
+void Session::wait_for_collectives() noexcept {
+  if (!live()) return;
+  guarded([this] {
+    const Lock lock(*this);
+    keep_promises(true);
+  });
+}
+
 void Session::close() noexcept {
   if (generation_ != writer::fork_generation()) return;
   const Lock lock(*this);
   if (roots_active_ > 0 && latest_ != nullptr && latest_->wanted && live())
     failure_ = "the capture ended inside step " + std::to_string(latest_->step);
+  if (live()) {
+    keep_promises();
+    give_up_promises(true);
+  }
+  promises_.clear();
   off_ = true;
   fetch_device_results();
   device_.close();

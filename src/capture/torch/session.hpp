@@ -91,6 +91,25 @@ struct OperatorFrame {
   uint64_t order = 0;
 };
 
+struct SessionNode;
+
+/// A tensor that a collective is still writing. It gets its record when the program has waited for
+/// it: we never do.
+struct Promise {
+  Ref tensor;    // what the program has: an AsyncCollectiveTensor, or a DTensor of one
+  Ref counters;  // of writes to it and to what it wraps, when it was promised
+  SessionNode* node = nullptr;
+  std::shared_ptr<StepProgress> step;
+  uint64_t order = 0;
+  uint32_t call = 0;
+  Role role = Role::Output;
+  const std::string* slot = nullptr;
+  const std::string* operation = nullptr;
+  uint32_t operation_index = 0;
+  bool is_view = false;
+  bool mutates = false;
+};
+
 struct SessionNode {
   const native::RecordNode* text = nullptr;
   bool is_root = false;
@@ -161,6 +180,8 @@ class Session {
   void end_weights() noexcept;
 
   void flush() noexcept;
+  /// Waits for collectives whose results the program still holds, and so is going to wait for.
+  void wait_for_collectives() noexcept;
   void close() noexcept;
 
   [[nodiscard]] std::vector<native::ManifestStep> steps() const;
@@ -196,6 +217,8 @@ class Session {
   void finish_step(const std::shared_ptr<StepProgress>& step);
   void fetch_device_results();
   void settle(StoredValue& value);
+  void keep_promises(bool may_wait = false);
+  void give_up_promises(bool also_held);
   void begin_root_call(SessionNode& node, CallFrame& frame);
   void end_root_call(const CallFrame& frame);
   void fail_for_good(const char* what) noexcept;
@@ -207,6 +230,7 @@ class Session {
   StorageTable storages_;  // of what has a storage, in place of sightings_ at operator level
   std::unique_ptr<writer::NativeRun> run_;
   DeviceRecords device_;
+  std::vector<Promise> promises_;
   OperatorSchemas operators_;
   CompiledCode compiled_code_;
   const std::string* no_slot_;              // ""

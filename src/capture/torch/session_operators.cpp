@@ -94,8 +94,10 @@ bool Session::begin_operator(const OperatorSchema& schema, PyObject* args, PyObj
     frame.call = call->call;
     frame.index = call->operator_calls[schema.number]++;
     frame.order = call->step->order++;
+    keep_promises();
     open_step_file(call->step->step);
     record_operator(schema, args, kwargs, frame);
+    keep_promises();  // some are operands, which the operator may overwrite
   });
   return is_ours;
 }
@@ -163,6 +165,7 @@ void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObjec
       distrust_tensors(args, kMaxListDepth);
       if (result != nullptr) distrust_tensors(result, kMaxListDepth);
     }
+    keep_promises();
     if (frame.step == nullptr) return;
     const AddedTime added(*frame.step, begin_ns);
     Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call, Role::Output);

@@ -191,6 +191,11 @@ PyObject* session_flush(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* session_wait_for_collectives(PyObject* self, PyObject*) {
+  session_of(self).wait_for_collectives();
+  Py_RETURN_NONE;
+}
+
 PyObject* session_close(PyObject* self, PyObject*) {
   session_of(self).close();
   Py_RETURN_NONE;
@@ -258,6 +263,8 @@ PyMethodDef session_methods[] = {
     {"graph_run", session_graph_run, METH_VARARGS,
      "graph_run(node of the graph, step) -> GraphRun: until its end() operators are recorded"},
     {"flush", session_flush, METH_NOARGS, "Waits until everything recorded so far is on disk."},
+    {"wait_for_collectives", session_wait_for_collectives, METH_NOARGS,
+     "Waits for collectives whose results the program still holds."},
     {"close", session_close, METH_NOARGS, "Ends the capture and waits for the writer. Idempotent."},
     {"stats", session_stats, METH_NOARGS, "stats() -> dict of counters"},
     {"executed", session_executed, METH_NOARGS, "executed() -> list of int, by node number"},

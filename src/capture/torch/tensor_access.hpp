@@ -64,8 +64,9 @@ class TensorAccess {
   /// all others.
   [[nodiscard]] std::string_view torch_kind(const PyTypeObject* type) const;
 
-  /// What assay.torch._wrappers.parts_of(tensor) answers, new reference; nullptr when it raised.
-  [[nodiscard]] PyObject* wrapper_parts(PyObject* object);
+  /// What assay.torch._wrappers.parts_of() answers, new reference; nullptr when it raised.
+  /// since   write counters of before, or nullptr
+  [[nodiscard]] PyObject* wrapper_parts(PyObject* object, bool may_wait, PyObject* since);
 
   /// False: every look goes through attributes. For tests of the fall-back; true needs torch 2.10.
   void use_exchange_table(bool use);

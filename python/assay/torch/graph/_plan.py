@@ -85,6 +85,18 @@ def scoped_operators(graph: Graph) -> list[str]:
     ]
 
 
+def _collective(operator: Operator) -> tuple[bool, bool]:
+    """Whether an operator starts a functional collective, and whether it waits for one.
+
+    Until that has happened what the first returns and the second is given may be written; src/capture/torch,
+    ``starts_collective``.
+    """
+    name = str(getattr(operator.key, "target", ""))
+    is_functional = name.startswith(("_c10d_functional.", "c10d_functional."))
+    waits = is_functional and ".wait_tensor." in name
+    return is_functional and not waits, waits
+
+
 def models_not_met(entries: Iterable[ModelEntry], graph_names: Iterable[str]) -> dict[str, str]:
     """Returns a sentence for every model name of a request that none of a run's graphs has, with the nearest."""
     graphs = list(dict.fromkeys(graph_names))
@@ -129,7 +141,9 @@ class _Planner:
     def _mask(self, operator: Operator, blacklist: _Blacklist) -> OperandMask:
         # A Data operator has no input of its own: what it hands on is its output.
         mode = "output" if operator.type == "Data" else self._request.mode
-        return OperandMask(mode in ("input", "all"), mode in ("output", "all"), blacklist.left_out(operator))
+        starts, waits = _collective(operator)
+        inputs, outputs = mode in ("input", "all") and not waits, mode in ("output", "all") and not starts
+        return OperandMask(inputs, outputs, blacklist.left_out(operator))
 
     def _selected(self) -> set[str]:
         scoped = set(scoped_operators(self._graph))
