@@ -45,6 +45,16 @@ bool load_stack_functions() {
          load(&functions.pop, "_pop_torch_dispatch_stack");
 }
 
+// Whether tensors of a class among the arguments run other operators in the place of this one: on
+// local shards, or on what a collective has brought. They come here again, and are recorded.
+bool takes_operators_apart(PyObject* types) {
+  for (Py_ssize_t i = 0; i < size_of(types); ++i) {
+    const std::string name = class_name(reinterpret_cast<PyTypeObject*>(item_of(types, i)));
+    if (name == "DTensor" || name == "AsyncCollectiveTensor") return true;
+  }
+  return false;
+}
+
 // __torch_dispatch__(function, types, args, kwargs)
 PyObject* dispatch(PyObject* self, PyObject* const* given, size_t flags, PyObject* names) {
   const size_t count = argument_count(flags);
@@ -54,6 +64,7 @@ PyObject* dispatch(PyObject* self, PyObject* const* given, size_t flags, PyObjec
   }
   PyObject* function = given[0];
   PyObject* args = given[2];
+  if (takes_operators_apart(given[1])) Py_RETURN_NOTIMPLEMENTED;
   PyObject* kwargs = count > 3 && given[3] != Py_None ? given[3] : nullptr;
   Session* session = reinterpret_cast<OperatorMode*>(self)->session;
   if (session == nullptr) return PyObject_Call(function, args, kwargs);

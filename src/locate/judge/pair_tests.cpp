@@ -33,9 +33,10 @@ Result<PairTests> test_pairs(const Program& golden, const Program& mine, const P
   const PairContext pair{golden, mine, pairing, interrupted};
   PairTests tests;
   test_weights(pair, &tests);
-  // Operators of two engines have no arguments, sequences or edges in common.
+  // Operators of two engines, or of one rank of several, have no arguments, sequences or edges in
+  // common.
   if (golden.level == CaptureLevel::Operators && mine.level == CaptureLevel::Operators &&
-      golden.engine == mine.engine && !mine.regrouped) {
+      golden.engine == mine.engine && !mine.regrouped && !mine.is_shared) {
     test_attributes(pair, &tests);
     test_topology(pair, &tests);
     test_edges(pair, &tests);

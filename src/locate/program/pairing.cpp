@@ -52,7 +52,7 @@ bool equal_shapes(const Program& golden, const std::vector<Use>& of_golden, cons
     if (partner == of_golden.end()) return true;
     const InternedDims theirs = golden.run->records[partner->record].shape;
     const InternedDims ours = mine.run->records[use.record].shape;
-    return !theirs || !ours || *theirs == *ours;
+    return !theirs || !ours || *theirs == *ours || mine.joined.contains(use.record);
   });
 }
 
@@ -74,7 +74,7 @@ Pairing pair_programs(const Program& golden, const Program& mine) {
   // Regrouped steps have modules only: operators of golden's steps are others.
   std::vector<pair::Execution> golden_operators = operators_of(golden);
   std::vector<pair::Execution> mine_operators = operators_of(mine);
-  if (mine.regrouped) {
+  if (mine.regrouped || mine.is_shared) {
     for (pair::Execution& one : mine_operators) one.name = {};
     for (pair::Execution& one : golden_operators) one.name = {};
   }

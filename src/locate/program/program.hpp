@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/interned_text.hpp"
 #include "compare/gguf_weights.hpp"
+#include "pair/operand.hpp"
 #include "pair/program_weights.hpp"
 #include "reference/aten/call.hpp"
 #include "run/run.hpp"
@@ -126,6 +128,13 @@ struct Program {
   std::string lonely_weight;
   /// Type of keys and values inside attention, where it is narrower than the values around it.
   std::optional<DType> attention_type;
+  /// Its ranks compute together what golden's one process did: module calls of the first rank are
+  /// golden's, operators are others.
+  bool is_shared = false;
+  /// Then, by record of the first rank: how what all ranks hold of it becomes golden's tensor.
+  std::map<size_t, pair::Recipe> joined;
+  /// And records of the other ranks that are parts of those, or equal to the first rank's.
+  std::set<size_t> joined_parts;
   /// By record: the rows (last axis but one) that mine computed; the others are golden's.
   std::map<size_t, std::vector<int64_t>> computed_rows;
   /// Module calls are in golden's steps, operators in the run under test's own: the steps hold

@@ -52,6 +52,8 @@ Result<Call> make_call(const Operator& one, const std::map<std::string, Tensor>&
 Result<Tensor> load_use(const Program& program, const Use& use) {
   if (use.record >= program.run->records.size())
     return fail(Errc::NotFound, "'" + use.slot + "' was not captured");
+  const auto joined = program.joined.find(use.record);
+  if (joined != program.joined.end()) return pair::load_operand(*program.run, joined->second);
   const run::TensorRecord& record = program.run->records[use.record];
   if (program.engine != nullptr && !record.bytes)
     return program.engine->load_uncopied(program, use);

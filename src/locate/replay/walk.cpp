@@ -236,12 +236,12 @@ class Walker {
     if (golden >= golden_.run->records.size()) return true;
     const InternedDims theirs = golden_.run->records[golden].shape;
     const InternedDims ours = mine_.run->records[mine].shape;
-    return !theirs || !ours || *theirs == *ours;
+    return !theirs || !ours || *theirs == *ours || mine_.joined.contains(mine);
   }
 
   void add_boundary(size_t call, size_t index, bool input, const Use& use,
                     std::vector<Boundary>* boundaries) {
-    if (use.record >= mine_.run->records.size()) return;
+    if (use.record >= mine_.run->records.size() || mine_.joined_parts.contains(use.record)) return;
     Boundary boundary;
     boundary.call = call;
     boundary.use = index;
@@ -475,12 +475,40 @@ class Walker {
            mine[mine.size() - 1] > golden[golden.size() - 1];
   }
 
+  [[nodiscard]] bool is_partial_sum(const Use& use) const {
+    const auto joined = mine_.joined.find(use.record);
+    return joined != mine_.joined.end() && joined->second.merge == pair::Merge::Sum;
+  }
+
+  /// What the ranks hold of a sum, added up in the type of the result: one rounding a rank.
+  Result<Tensor> added_with_roundings(const Use& use, DType dtype) const {
+    std::optional<Tensor> sum;
+    for (const size_t part : mine_.joined.at(use.record).records) {
+      ASSAY_TRY(const Tensor more, run::load_tensor(mine_.run->records[part]));
+      if (!sum) {
+        sum = more;
+        continue;
+      }
+      ASSAY_TRY(reference::Wide both, reference::widen(sum->view));
+      ASSAY_TRY(const reference::Wide wide, reference::widen(more.view));
+      if (wide.size() != both.size()) return fail(Errc::Invalid, "partial sums of other shapes");
+      for (size_t i = 0; i < wide.values.size(); ++i) both.values[i] += wide.values[i];
+      const Tensor exact = reference::to_tensor(std::move(both));
+      ASSAY_TRY(sum, reference::narrow(exact.view, dtype));
+    }
+    return *std::move(sum);
+  }
+
   /// The value is one that was recorded before.
   Status judge_handed_over(size_t i, size_t before, Judged* judged) {
     const Boundary& boundary = replay_.boundaries()[i];
     const Use& use = use_of(mine_, boundary);
     const Use& earlier = use_of(mine_, replay_.boundaries()[before]);
-    if (same_place(mine_.run->records[use.record], mine_.run->records[earlier.record])) return {};
+    // The first rank's bytes may be a value, and the part of another one that all ranks have.
+    const bool is_part = mine_.joined.contains(use.record);
+    if (is_part == mine_.joined.contains(earlier.record) &&
+        same_place(mine_.run->records[use.record], mine_.run->records[earlier.record]))
+      return {};
     ASSAY_TRY(const Tensor value, load_use(mine_, use));
     ASSAY_TRY(const Tensor source, load_use(mine_, earlier));
     if (!(value.view.shape == source.view.shape) ||
@@ -492,10 +520,13 @@ class Walker {
         info(value.view.dtype).element_bits <= info(source.view.dtype).element_bits
             ? value.view.dtype
             : source.view.dtype;
-    ASSAY_TRY(const Gap gap, measure_gap(value.view, source.view, source.view, narrower, false));
+    const bool is_sum = !is_part && is_partial_sum(earlier);
+    ASSAY_TRY(const Tensor rounded,
+              is_sum ? added_with_roundings(earlier, value.view.dtype) : Result<Tensor>(source));
+    ASSAY_TRY(const Gap gap, measure_gap(value.view, source.view, rounded.view, narrower, false));
     set(gap, &judged->step);
     // An input must be what was handed over; an output may be rounded once more on its way out.
-    judged->step.suspicious = boundary.input || is_beyond(gap);
+    judged->step.suspicious = (boundary.input && !is_sum) || is_beyond(gap);
     if (!judged->step.suspicious) return {};
     if (follows_other_integers(boundary)) return fail(Errc::Unsupported, kOtherIndices);
     const std::string& from = mine_.calls[replay_.boundaries()[before].call].module;

@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "compare/resident_files.hpp"
 #include "locate/judge/leaf_modules.hpp"
+#include "locate/program/shards.hpp"
 #include "locate/verdict/hidden_infinities.hpp"
 #include "locate/verdict/locate_errors.hpp"
 #include "locate/verdict/locate_hypotheses.hpp"
@@ -61,6 +62,8 @@ class Locator {
       }
     }
     pairing_ = pair_programs(golden_, mine_);
+    join_shards(golden_, pairing_, &mine_);
+    if (mine_.is_shared) pairing_ = pair_programs(golden_, mine_);
     inputs_ = find_input_difference(golden_, mine_, pairing_);
     ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
     if (across_ == nullptr) {
@@ -162,7 +165,8 @@ class Locator {
   }
 
   bool is_judged_by_modules() const {
-    return across_ != nullptr || (steps_ != nullptr && mine_.level == CaptureLevel::Operators);
+    return across_ != nullptr ||
+           ((steps_ != nullptr || mine_.is_shared) && mine_.level == CaptureLevel::Operators);
   }
 
   WalkOptions walk_options() const {

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from dump_reading import index_of, step_dumps
 
+import assay
+
 RANK = """
 import os, sys, time
 import torch
@@ -58,3 +60,33 @@ def test_two_ranks_have_two_folders_and_one_time(tmp_path: Path) -> None:
         assert (index["rank"], index["world_size"], index["complete"]) == (rank, 2, True)
         add = step_dumps(run, index["graphs"][0]["graph"], 0)["Add"]
         assert add.outputs[0].tensor.tolist() == [rank * 2.0 + 1] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["native", "ge"])
+def test_what_a_collective_still_writes_is_not_read(tmp_path: Path, layout: str) -> None:
+    # Given a graph that starts a collective, computes meanwhile, and waits
+    program = RANK.replace("lambda x: x * 2 + 1", "summed").replace(
+        "backend = get",
+        f'config.execution.layout = "{layout}"\n'
+        "import torch.distributed._functional_collectives as functional\n"
+        'def summed(x):\n    return functional.all_reduce(x * 2 + 1, "sum", dist.group.WORLD) * 3\n'
+        "backend = get",
+    )
+    program = program.replace("dist.all_reduce(out)\nassert out.tolist() == [4.0, 4.0, 4.0]", "assert out[0] == 12")
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
+    command = [sys.executable, "-c", program]
+    ranks = [
+        subprocess.Popen([*command, str(rank), str(tmp_path)], env=environment, stderr=subprocess.PIPE, text=True)
+        for rank in (0, 1)
+    ]
+    for process in ranks:
+        _, errors = process.communicate(timeout=180)
+        assert process.returncode == 0, errors
+    # Then the sum is what the operator that waits returned, and nothing is said of what was on its way
+    run = assay.open(tmp_path)
+    of_collectives = [record for record in run.records if "all_reduce" in record.node.lower()]
+    waited = [record for record in run.records if "wait" in record.node.lower()]
+    assert not [record for record in of_collectives if record.role == "output"]
+    assert [record.role for record in waited] == ["output"] * 2
+    assert [record.numpy().tolist() for record in waited] == [[4.0] * 3] * 2  # 0 * 2 + 1 and 1 * 2 + 1, summed
