@@ -36,6 +36,7 @@ from bench.campaign.kills import Kills
 from bench.campaign.large import Large
 from bench.campaign.ranks import Ranks
 from bench.campaign.state import Busy, Identity, State, commit_of_checkout
+from bench.campaign.suites import Suites
 from bench.campaign.verdicts import HealthyPairs, Verdicts
 from bench.measure import load_average
 from bench.report import NOT_AVAILABLE, Row, Section, to_text
@@ -94,6 +95,7 @@ def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
         Fuzzing(options.fuzzers),
         Kills(),
         DamageOfRuns(),
+        Suites(),
         Verdicts(),
         HealthyPairs(),
         HealthyGates(),
