@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import test_kinds
+import torch
+from operator_runs import write_run
 from page_file import PageFile
-from page_scenes import assay
+from page_scenes import assay, compared
 
 HEIGHT = 800
 
@@ -64,6 +66,22 @@ def test_the_name_in_the_verdict_opens_the_suspect(small, open_page):
     assert page.locator(".tensor h2").inner_text().startswith("layers.2.norm")
 
 
+def test_the_operator_in_the_verdict_opens_it_too(open_page, tmp_path):
+    # Given runs of operators, of which one product is 3 % too large,
+    golden = write_run(tmp_path / "golden", dtype=torch.float32)
+    scene = compared(golden, write_run(tmp_path / "mine", kernels={"blocks.1.proj": lambda t: t * 1.03}), tmp_path)
+    page = open_page(scene.page).page
+    assert page.locator("h1 button").all_inner_texts() == ["blocks.1.proj", "aten.mm.default"]
+    # when its operator is clicked, its row is open; and the map has the number of the sentence.
+    page.locator("h1 button").last.click()
+    row = PageFile(scene.page).rows[opened_row(page)]
+    assert (row["module"], row["operator"]) == ("blocks.1.proj", "aten.mm.default.0")
+    (times,) = re.findall(r"its own error is ([\d.]+)x what rounding explains", page.inner_text("h1"))
+    page.wait_for_selector(".map-grid .map-cell.first")
+    on_map = re.search(r"[\d.]+", page.locator(".map-grid .map-cell.first").inner_text())[0]
+    assert float(on_map) == pytest.approx(float(times), rel=0.04)
+
+
 def test_a_suspect_without_a_row_leads_to_its_neighbourhood(small, open_page, tmp_path):
     # Given a verdict on an operator that the table has no row of: the run under test has modules only
     from invented_page import invent
@@ -77,8 +95,9 @@ def test_a_suspect_without_a_row_leads_to_its_neighbourhood(small, open_page, tm
     assert page.locator("[role=treeitem]").first.inner_text().startswith("layers.2.norm")
 
 
-def test_the_banner_is_small_beside_the_other_views(small, open_page):
-    page = open_page(small.page).page
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_banner_is_small_beside_the_other_views(small, open_page, width):
+    page = open_page(small.page, width=width).page
     tall = page.locator(".banner").bounding_box()["height"]
     for tab in page.locator("[role=tab]").all()[1:]:
         tab.click()
@@ -105,9 +124,12 @@ def test_map_and_panel_have_one_denominator_and_one_confidence(small, open_page)
                 page.locator(".tensor .facts dt").all_inner_texts(), page.locator(".tensor .facts dd").all_inner_texts()
             )
         )
-        error, explained = row["relative_euclidean_distance"], float(facts["rounding explains"])
-        assert on_map == pytest.approx(error / explained, rel=0.03)
-        assert float(facts["error of this tensor / rounding"].split()[0]) == pytest.approx(error / explained, rel=1e-3)
+        explained = float(facts["rounding explains"])
+        own = facts.get("own error / rounding", facts["error of this tensor / rounding"])  # of a weight
+        assert on_map == pytest.approx(float(own.split()[0]), rel=0.03)
+        assert float(own.split()[0]) == pytest.approx((row["err_own"] or row["err_out"]) / explained, rel=1e-3)
+        whole = float(facts["error of this tensor / rounding"].split()[0])
+        assert whole == pytest.approx(row["relative_euclidean_distance"] / explained, rel=1e-3)
         assert facts["confidence"] == file.content["verdict"]["confidence"]
 
 

@@ -89,9 +89,17 @@ class Judgements {
     const most = this.isClean ? LEVEL.within : LEVEL.broken;
     this.level.all[row] = broken ? LEVEL.broken : Math.min(most, levelOf(this.times.all[row]));
     this.level.own[row] = verdict === "nan_origin" ? LEVEL.broken : Math.min(most, levelOf(this.times.own[row]));
-    if (toneOf(verdict) === "bad") this.mark[row] = MARK.wrong;
+    if (toneOf(verdict) === "bad") this.accuse(row);
     else if (broken) this.mark[row] = MARK.broken;
     else if (verdict === "amplified") this.mark[row] = MARK.grown;
+  }
+
+  /** What is wrong by itself is as wrong as its own error, which the sentence tells, too. */
+  accuse(row) {
+    this.mark[row] = MARK.wrong;
+    if (Number.isNaN(this.times.own[row])) return;
+    this.times.all[row] = this.times.own[row];
+    this.level.all[row] = Math.max(this.level.own[row], this.level.all[row] === LEVEL.broken ? LEVEL.broken : 0);
   }
 
   /** Says whether row a is worse than row b, by all of its error or by its own. */
@@ -127,10 +135,11 @@ class Judgements {
 
   /** [[name, value], ...] of what is known of a row. */
   measured(row) {
+    const times = timesOf(this.error(row), this.explained(row));
     const said = [
       ["error", `${number(this.error(row))} relative L2`, this.error(row) !== null],
       ["rounding explains", number(this.explained(row)), this.explained(row) !== null],
-      ["error / rounding", timesText(this.times.all[row]), !Number.isNaN(this.times.all[row])],
+      ["error / rounding", timesText(times), !Number.isNaN(times)],
       ["own error", number(this.own(row)), this.own(row) !== null],
       ["own error / rounding", timesText(this.times.own[row]), !Number.isNaN(this.times.own[row])],
     ];

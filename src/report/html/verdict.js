@@ -87,7 +87,7 @@ function runLine({ name, path, properties }) {
   return h("div", {}, h("dt", {}, name), h("dd", {}, h("code", {}, path), when && ` captured ${when}`));
 }
 
-/** What shows the first that is wrong: {name as the sentence has it, open()}; null where nothing is. */
+/** What shows the first that is wrong: {names as the sentence has them, open()}; null where nothing is. */
 function suspectOf(page) {
   const candidate = page.verdict?.candidates?.[0];
   const row = page.verdict?.candidate_rows?.[0] ?? page.first_row ?? null;
@@ -95,15 +95,21 @@ function suspectOf(page) {
   const listed = (page.lists ?? []).flatMap(({ items }) => items).find((one) => one.row === row);
   const name = candidate?.module ?? listed?.place ?? "";
   const elsewhere = hasBlob("graph") ? { view: "graph" } : { view: "modules", q: name };
-  return { name, open: () => state.set(row === null ? elsewhere : { row }) };
+  const operator = candidate && candidate.my !== candidate.module ? candidate.op_type : null;
+  return { names: [name, operator].filter(Boolean), open: () => state.set(row === null ? elsewhere : { row }) };
 }
 
-/** The sentence; the name of the first that is wrong opens it. */
+/** The sentence; the names of the first that is wrong, its module and its operator, open it. */
 function sentence(text, suspect) {
-  const at = suspect && suspect.name !== "" ? text.indexOf(suspect.name) : -1;
-  if (at < 0) return h("h1", {}, text);
-  const link = h("button", { class: "link suspect", onclick: suspect.open }, suspect.name);
-  return h("h1", {}, text.slice(0, at), link, text.slice(at + suspect.name.length));
+  const parts = [];
+  let rest = text;
+  for (const name of suspect?.names ?? []) {
+    const at = rest.indexOf(name);
+    if (at < 0) continue;
+    parts.push(rest.slice(0, at), h("button", { class: "link suspect", onclick: suspect.open }, name));
+    rest = rest.slice(at + name.length);
+  }
+  return h("h1", {}, parts, rest);
 }
 
 /** The banner, with everything that the verdict says. */
