@@ -227,7 +227,7 @@ def test_every_colour_is_in_the_legend(llama, open_page, width, dark):
 def test_the_plot_tells_its_facts_and_answers_to_keys(llama, open_page, tmp_path):
     report = report_rows(llama, tmp_path)
     page = open_page(llama.page).page
-    plot = page.locator("svg.depth")
+    plot = page.locator("svg.depth[aria-label]")  # drawn when its width is known
     words = plot.get_attribute("aria-label")
     assert words.startswith("Error against depth, step 0: ")
     assert "first bad: model.layers.3.input_layernorm (weight)" in words
