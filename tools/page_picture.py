@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "page.png"
-WIDTH, HEIGHT = 1200, 900
+WIDTH, HEIGHT = 1200, 860
 MOST_BYTES = 200_000
 
 

@@ -220,7 +220,11 @@ void add_head(const run::Run& run, bool with_digest, Screen* screen) {
   std::string line = printable(run.path) + ": " + std::string(run::layout_name(run.layout)) + ", " +
                      std::to_string(run.records.size()) + " records";
   if (!steps.empty() && !run.has(run::Trait::Files)) line += ", steps " + numbers_text(steps);
-  if (ranks.size() > 1) line += ", ranks " + numbers_text(ranks);
+  // The folder of ait is used by one run after the other: their processes are no ranks of one.
+  if (const auto runs = run.properties.find("runs"); runs != run.properties.end())
+    line += ", " + printable(runs->second) + " runs of " + counted(ranks.size(), "process");
+  else if (ranks.size() > 1)
+    line += ", ranks " + numbers_text(ranks);
   if (weights > 0) line += ", " + counted(weights, "weight");
   if (run.has(run::Trait::AtenOperators) && !run.operations.empty())
     line += ", " + counted(run.operations.size(), "operator");

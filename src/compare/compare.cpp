@@ -18,6 +18,7 @@
 #include "compare/pair_loop.hpp"
 #include "compare/parts.hpp"
 #include "compare/pictures.hpp"
+#include "pair/ranks.hpp"
 #include "pair/torchair.hpp"
 #include "pair/tree.hpp"
 #include "run/common_names.hpp"
@@ -245,6 +246,49 @@ void append_new(const std::vector<std::string>& from, std::vector<std::string>* 
   }
 }
 
+/// What became of ranks against more or fewer of them, in one sentence for all sheets: each decides
+/// for itself whether its tensors are shards.
+void note_rank_group(const Run& golden, const Run& mine, const pair::RankGroup& group,
+                     Comparison* out) {
+  if (group.golden.size() == group.mine.size()) return;
+  std::set<int> of_golden{group.golden.front()};
+  std::set<int> of_mine{group.mine.front()};
+  size_t merged = 0;
+  std::string levels;  // that have shards
+  for (const Sheet& sheet : out->sheets) {
+    bool merges = false;
+    const auto is_merged = [&](int32_t recipe) {
+      return recipe >= 0 && sheet.matching.recipes[static_cast<size_t>(recipe)].records.size() > 1;
+    };
+    for (const pair::RecordPair& pair : sheet.matching.pairs) {
+      const int rank = mine.records[pair.mine].rank;
+      if (std::ranges::find(group.mine, rank) == group.mine.end()) continue;
+      of_golden.insert(golden.records[pair.golden].rank);
+      of_mine.insert(rank);
+      merges = merges || is_merged(pair.golden_recipe) || is_merged(pair.mine_recipe);
+    }
+    if (!merges) continue;
+    levels += (merged++ == 0 ? "" : " and ") + sheet.name;
+  }
+  const auto note = [out](std::string text) {
+    if (!text.empty()) append_new({std::move(text)}, &out->notes);
+  };
+  const std::string counts = std::to_string(group.golden.size()) + " against " +
+                             std::to_string(group.mine.size()) + " ranks: ";
+  const std::string firsts = "golden's rank " + std::to_string(group.golden.front()) +
+                             " and my rank " + std::to_string(group.mine.front());
+  if (merged == 0) {
+    note(counts + "no tensor is sharded, those of " + firsts + " are compared");
+    note(pair::missing_ranks({group.golden.begin(), group.golden.end()}, of_golden, "golden"));
+    note(pair::missing_ranks({group.mine.begin(), group.mine.end()}, of_mine, "mine"));
+  } else if (merged == out->sheets.size()) {
+    note(counts + "shards are put together");
+  } else {
+    note(counts + "shards are put together on level " + levels +
+         "; tensors of the other levels are whole, those of " + firsts + " are compared");
+  }
+}
+
 // Of each pair, whether a pattern asks for its picture; nothing where there are no patterns.
 std::vector<bool> asked_for_pictures(const Run& golden, const Run& mine,
                                      const PictureOptions& options, size_t pair_count,
@@ -466,6 +510,8 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
     ::malloc_trim(0);
   }
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
+  for (const pair::RankGroup& group : pairs.ranks.groups)
+    note_rank_group(golden, mine, group, &comparison);
   comparison.pairs = std::move(pairs);
   if (!options.conventions.trusting)
     append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);

@@ -311,7 +311,7 @@ SideStats compare_views(const TensorView& golden, const TensorView& mine,
   row->golden_norm = metrics.golden.l2_norm;
   fill_statistics(metrics.golden, &row->golden);
   fill_statistics(metrics.mine, &row->mine);
-  row->fail_reason = measure::fail_reason(metrics, conventions.rules);
+  row->fail_reason = measure::fail_reason(metrics);
   row->comparable = metrics.state != measure::PairState::CountMismatch;
   if (!conventions.trusting && needs_scale(golden.dtype, mine.dtype)) {
     row->metrics.reset();

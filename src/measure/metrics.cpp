@@ -230,14 +230,12 @@ double relative_l2(const TensorView& golden, const TensorView& mine) {
   return distance_of(sums.golden_squared, sums.difference_squared);
 }
 
-std::string fail_reason(const PairMetrics& metrics, MetricRules rules) {
+std::string fail_reason(const PairMetrics& metrics) {
   std::string reason;
   const auto add = [&](std::string_view sentence) {
     reason += (reason.empty() ? "" : " ") + std::string(sentence);
   };
-  const bool other_size = metrics.state == PairState::CountMismatch;
-  if (other_size) add("data shape doesn't match.");
-  if (other_size && rules == MetricRules::Float32) return reason;
+  if (metrics.state == PairState::CountMismatch) add("data shape doesn't match.");
   if (metrics.golden.has_non_finite()) add("golden_data includes NAN or inf.");
   if (metrics.mine.has_non_finite()) add("my_data includes NAN or inf.");
   return reason;

@@ -183,9 +183,8 @@ inline constexpr std::array<PatternField, 7> kPatternFields = {{
 /// |mine - golden| / |golden| of two float tensors of equal shapes; NaN of others, and where a value is not finite.
 [[nodiscard]] double relative_l2(const TensorView& golden, const TensorView& mine);
 
-/// Why a pair has no metrics or only some, a sentence each: column cmp_fail_reason. Under Float32,
-/// sizes that differ are the only reason.
-[[nodiscard]] std::string fail_reason(const PairMetrics& metrics, MetricRules rules);
+/// Why a pair has no metrics or only some, a sentence each: column cmp_fail_reason.
+[[nodiscard]] std::string fail_reason(const PairMetrics& metrics);
 
 /// Statistics read from a file or taken from TensorStats, for comparisons without tensors (`-st`).
 /// NaN: not known.

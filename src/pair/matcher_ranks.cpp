@@ -40,29 +40,7 @@ void Matcher::merge_group(const RankGroup& group, const std::vector<RecordPair*>
     const auto m = mine_.element_count_of(pair->mine);
     return g && m && *g != *m;
   };
-  // Each level decides for itself: its note names it, so that two levels do not contradict each
-  // other.
-  const auto note = [&](std::string text) {
-    if (!text.empty() && std::ranges::find(out_.notes, text) == out_.notes.end())
-      out_.notes.push_back(std::move(text));
-  };
-  const std::string counts = std::to_string(group.golden.size()) + " against " +
-                             std::to_string(group.mine.size()) + " ranks, level " +
-                             std::string(level_name(options_.level));
-  if (std::none_of(pairs.begin(), pairs.end(), is_sharded)) {
-    note(counts + ": no tensor is sharded, golden's rank " + std::to_string(group.golden.front()) +
-         " is compared with my rank " + std::to_string(group.mine.front()));
-    std::set<int> golden{group.golden.front()};
-    std::set<int> mine{group.mine.front()};
-    for (const RecordPair* pair : pairs) {
-      golden.insert(golden_.run.records[pair->golden].rank);
-      mine.insert(mine_.run.records[pair->mine].rank);
-    }
-    note(missing_ranks({group.golden.begin(), group.golden.end()}, golden, "golden"));
-    note(missing_ranks({group.mine.begin(), group.mine.end()}, mine, "mine"));
-    return;
-  }
-  note(counts + ": shards are put together");
+  if (std::none_of(pairs.begin(), pairs.end(), is_sharded)) return;
   const ShardIndex golden_shards = shard_index(golden_.run, group.golden);
   const ShardIndex mine_shards = shard_index(mine_.run, group.mine);
   for (RecordPair* pair : pairs) {

@@ -362,7 +362,7 @@ void bind_compare(py::Module& m) {
         }
         py::Dict out = metrics_dict(metrics);
         if (options.rules == measure::MetricRules::Float32)
-          out["cmp_fail_reason"] = measure::fail_reason(metrics, options.rules);
+          out["cmp_fail_reason"] = measure::fail_reason(metrics);
         return out;
       },
       "golden"_a, "mine"_a, py::KeywordOnly{}, "compat"_a = "none", "kl_divergence"_a = true,

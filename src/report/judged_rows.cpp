@@ -92,9 +92,25 @@ class Judge {
     }
     if (out.verdict == RowJudgement::None || out.verdict == RowJudgement::Noise)
       out.verdict = seen_from_outside(row, record, out, known_inputs && !pool->second.finite);
+    if (const std::string_view said = confidence_of_finding(record, out.verdict); !said.empty())
+      out.confidence = said;
     if (out.confidence.empty() && out.verdict != RowJudgement::None)
       out.confidence = confidence_name(locate::Confidence::Low);
     return out;
+  }
+
+  // What is said of a candidate is said of all rows of its node that are wrong; empty: it is none.
+  [[nodiscard]] std::string_view confidence_of_finding(const run::TensorRecord& record,
+                                                       RowJudgement judgement) const {
+    if (judgement < RowJudgement::OwnError || judgement > RowJudgement::RankDivergence) return {};
+    for (const locate::Finding& finding : verdict_.candidates) {
+      const bool is_here = record.node == (finding.node.empty() ? finding.module : finding.node) &&
+                           record.rank == finding.rank;
+      if (!is_here || (record.role == Role::Output && record.step != finding.step)) continue;
+      const bool is_first = &finding == verdict_.candidates.data();
+      return confidence_name(is_first ? verdict_.confidence : finding.confidence);
+    }
+    return {};
   }
 
   // What golden's values alone tell; the first rule that holds.

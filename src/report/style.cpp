@@ -49,7 +49,12 @@ Cell outside_cell(const Row& row) {
 std::string_view source_of(const RowVerdict& row) {
   return locate::own_source_name(row.own_source);
 }
-std::string_view word_of(const RowVerdict& row) { return locate::judgement_name(row.verdict); }
+// Not a bit differs: that is no noise.
+std::string_view word_of(const JudgedRow& row) {
+  if (row.verdict == nullptr) return "";
+  const bool is_equal = row.row.identical && row.verdict->verdict == locate::RowJudgement::Noise;
+  return is_equal ? "equal" : locate::judgement_name(row.verdict->verdict);
+}
 
 std::string path_of(const SideSummary& side) { return side.path.str(); }
 
@@ -73,30 +78,31 @@ std::string count_name(std::string name) {
 
 Columns<JudgedRow> every_column() {
   using V = RowVerdict;
-  Columns<JudgedRow> all = {{"token_id", of(row_of, token_cell)},
-                            {"data_id", of(row_of, &Row::data_id)},
-                            {"weight_name", of(row_of, &Row::label)},
-                            {"node", of(row_of, &Row::label)},
-                            {"rank", of(row_of, &Row::rank)},
-                            {"matched_by", of(row_of, rule_of)},
-                            {"confidence", of(row_of, &Row::confidence)},
-                            {"cmp_fail_reason", of(row_of, &Row::fail_reason)},
-                            {"note", of(row_of, &Row::note)},
-                            {"result", of(row_of, result_of)},
-                            {"exceeded", of(row_of, &Row::exceeded)},
-                            {"sqnr_db", of(row_of, &Row::sqnr_db)},
-                            {"quantisation", of(row_of, &Row::quantisation)},
-                            {"outside_tolerance", of(row_of, outside_cell)},
-                            {"kl_row_mean", of(metrics_of, &PairNumbers::kl_row_mean)},
-                            {"kl_row_max", of(metrics_of, &PairNumbers::kl_row_max)},
-                            {"err_in", of(verdict_of, &V::err_in)},
-                            {"err_out", of(verdict_of, &V::err_out)},
-                            {"err_own", of(verdict_of, &V::err_own)},
-                            {"own_source", of(verdict_of, source_of)},
-                            {"noise_floor", of(verdict_of, &V::noise_floor)},
-                            {"amplification", of(verdict_of, &V::amplification)},
-                            {"verdict", of(verdict_of, word_of)},
-                            {"verdict_confidence", of(verdict_of, &V::confidence)}};
+  Columns<JudgedRow> all = {
+      {"token_id", of(row_of, token_cell)},
+      {"data_id", of(row_of, &Row::data_id)},
+      {"weight_name", of(row_of, &Row::label)},
+      {"node", of(row_of, &Row::label)},
+      {"rank", of(row_of, &Row::rank)},
+      {"matched_by", of(row_of, rule_of)},
+      {"confidence", of(row_of, &Row::confidence)},
+      {"cmp_fail_reason", of(row_of, &Row::fail_reason)},
+      {"note", of(row_of, &Row::note)},
+      {"result", of(row_of, result_of)},
+      {"exceeded", of(row_of, &Row::exceeded)},
+      {"sqnr_db", of(row_of, &Row::sqnr_db)},
+      {"quantisation", of(row_of, &Row::quantisation)},
+      {"outside_tolerance", of(row_of, outside_cell)},
+      {"kl_row_mean", of(metrics_of, &PairNumbers::kl_row_mean)},
+      {"kl_row_max", of(metrics_of, &PairNumbers::kl_row_max)},
+      {"err_in", of(verdict_of, &V::err_in)},
+      {"err_out", of(verdict_of, &V::err_out)},
+      {"err_own", of(verdict_of, &V::err_own)},
+      {"own_source", of(verdict_of, source_of)},
+      {"noise_floor", of(verdict_of, &V::noise_floor)},
+      {"amplification", of(verdict_of, &V::amplification)},
+      {"verdict", [](const JudgedRow& row) { return Cell::of(word_of(row)); }},
+      {"verdict_confidence", of(verdict_of, &V::confidence)}};
   append_side("golden", golden_of, &all);
   append_side("my", mine_of, &all);
   for (const auto& [name, field] : measure::kMetricFields)

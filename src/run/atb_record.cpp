@@ -58,7 +58,10 @@ void fill_from_atb_bin(const std::string& file, const Result<formats::AtbBin>& p
   record->memory_format = atb_memory_format(parsed->format);
   if (parsed->statistics)
     record->stats = stats_of(*parsed->statistics, element_count(parsed->dims).value_or(0));
-  if (!parsed->payload) return;
+  if (!parsed->payload) {
+    if (record->stats) record->stats_file = file;
+    return;
+  }
   Result<TensorView> view = formats::atb_bin_view(*parsed);
   if (!view) {
     set_problem(file, view.error(), record);

@@ -5,6 +5,7 @@ statistics of ATB, tiled memory, the report of ait 0.2, sides exchanged, the sum
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import openpyxl
@@ -342,6 +343,11 @@ def test_statistics_of_all_four_combinations(tmp_path, golden_kind, mine_kind):
     for row, g in zip(rows, first.astype(np.float64)):
         assert float(row["max_stat_absolute_error"]) == pytest.approx(g.max() / 2, rel=1e-6)
         assert float(row["l2norm_stat_relative_error"]) == pytest.approx(0.5, rel=1e-6)
+    # The paths are those of the files that were read.
+    for column, kind in (("golden_data_path", golden_kind), ("my_data_path", mine_kind)):
+        name = {"torch": "statistics.csv", "atb": "outtensor0.bin"}[kind]
+        paths = [Path(row[column]) for row in rows]
+        assert all(path.is_file() and path.name == name for path in paths) and len(set(paths)) == LAYERS, paths
 
 
 def test_tiled_memory_is_compared_in_plain_order(tmp_path, sides):

@@ -366,12 +366,17 @@ def test_ranks_that_hold_parts_are_put_together(tmp_path, sides):
 
 
 def test_levels_do_not_contradict_each_other_about_ranks(tmp_path, sides):
-    variant = VARIANTS["two-ranks"]
-    done = run("compare", sides.golden(variant, "tree"), sides.mine("two-ranks"), "-o", tmp_path)
+    both = sides.golden(VARIANTS["two-ranks"], "tree"), sides.mine("two-ranks")
+    done = run("compare", *both, "-o", tmp_path)
     notes = [line for line in done.stdout.splitlines() if "against" in line and "ranks" in line]
-    levels = [re.search(r"1 against 2 ranks, level (\w+): (no tensor|shards)", note) for note in notes]
-    assert notes and all(levels), notes
-    assert len({level[1] for level in levels}) == len(levels)
+    # One sentence for all of them, which does not say both that there are shards and that there are none.
+    (note,) = notes
+    said = re.search(r"1 against 2 ranks: shards are put together(?: on level (.+?);)?", note)
+    assert said, note
+    assert "no tensor is sharded" not in done.stdout and "rank 1 is in mine only" not in done.stdout
+    for level in ("layer", "module", "api"):
+        alone = run("compare", *both, "-cl", level, "-o", tmp_path / level).stdout
+        assert ("shards are put together" in alone) == (said[1] is None or level in said[1].split(" and ")), alone
 
 
 def test_columns_in_another_order_are_compared_in_goldens(tmp_path, sides):

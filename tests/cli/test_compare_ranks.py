@@ -151,7 +151,7 @@ def test_stages_of_several_ranks_are_put_together_first(tmp_path):
     mine = write_ranks(tmp_path / "mine", halves)
     done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "out", "--parallel", "tp=2,pp=2")
     assert done.returncode == 0 and "same: 9 of 9 pairs equal in every value" in done.stdout, done.stdout + done.stderr
-    assert "1 against 2 ranks, level api: shards are put together" in done.stdout
+    assert "1 against 2 ranks: shards are put together\n" in done.stdout
 
 
 # ---- experts of ranks ----

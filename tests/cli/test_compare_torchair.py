@@ -68,6 +68,34 @@ def test_ge_against_fx_pairs_every_tensor_in_the_order_of_execution(tmp_path):
     assert rows[0]["my_shape"] == "[2, 3]"
 
 
+@pytest.mark.parametrize(
+    ("mine", "golden"),
+    [
+        ("{}/dump_20240222_095519", "{}/data_dump"),  # the documents of ait and of the first msit
+        ("{}/dump_*", "{}/gm_20240222095519_dump"),  # a pattern of the shell that matched nothing
+        ("{}/msit_ge_dump/dump_20240222_095519/", "{}/msit_fx_dump/data_dump"),
+        ("{}/msit_ge_dump", "{}/msit_fx_dump"),
+    ],
+)
+@pytest.mark.parametrize("place", ["dump", "."])
+def test_the_folders_that_the_documents_print_are_found(tmp_path, mine, golden, place):
+    write_current(tmp_path / place)
+    words = ("-mp", mine.format(place), "-gp", golden.format(place).removeprefix("./"), "-o", "out")
+    done = run("llm", "compare", *words, name="ait", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert operands(read_csv(the_report(tmp_path / "out", "*.csv"))) == ALL_OPERANDS
+    assert ("is not there" in done.stderr) == ("msit_" not in golden.rsplit("/", 1)[-1])
+
+
+def test_a_folder_that_is_not_there_is_not_taken_for_another_one(tmp_path):
+    write_current(tmp_path)
+    done = run("llm", "compare", "-mp", "ge", "-gp", "fx", "-o", "out", name="msit", cwd=tmp_path)
+    assert done.returncode == 1 and not (tmp_path / "out").exists()
+    (tmp_path / "dump_1").mkdir()  # the user's own
+    done = run("llm", "compare", "-mp", "dump_1", "-gp", "msit_fx_dump", "-o", "out", name="msit", cwd=tmp_path)
+    assert "msit_ge_dump" not in done.stderr and not (tmp_path / "out").exists()
+
+
 def test_a_fault_shows_in_the_operator_that_has_it_and_behind_it(tmp_path):
     ge, fx = write_current(tmp_path, ge=lambda seed: graph(seed, scale=4.5))  # instead of 3: Mul is wrong
     compare(fx, ge, tmp_path / "out")

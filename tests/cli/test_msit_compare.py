@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+from pathlib import Path
 
 import numpy as np
 import openpyxl
@@ -197,6 +198,24 @@ def test_files_of_other_counts_give_the_reason_in_every_mode(tmp_path, name):
     assert "no tensor of golden has a partner" not in done.stdout
     (row,) = read_csv(the_report(tmp_path / "out"))
     assert row["cmp_fail_reason"] == "data shape doesn't match."
+
+
+def test_a_row_of_other_counts_and_nan_stays_with_both_reasons(tmp_path):
+    def changed(name, tensor):
+        if name == "root.model.layers.3":
+            return tensor[:1] * float("nan")
+        return tensor[:1] if name == "root.model.layers.4" else tensor
+
+    golden = write_torch_tree(tmp_path / "g")
+    mine = write_torch_tree(tmp_path / "m", change=changed, pid=2)
+    words = ("llm", "compare", "-gp", golden, "-mp", mine, "-cl", "layer", "--compat", "msit", "-o", tmp_path / "out")
+    assert run(*words, name="msit").returncode == 0
+    reasons = {
+        Path(row["my_data_path"]).parent.name: row["cmp_fail_reason"] for row in read_csv(the_report(tmp_path / "out"))
+    }
+    # The original leaves out rows whose reason is exactly that of the count.
+    assert reasons["root.model.layers.3"] == "data shape doesn't match. my_data includes NAN or inf."
+    assert "root.model.layers.4" not in reasons and len(reasons) == 11
 
 
 def test_ait_02_between_trees_has_its_19_columns_and_each_pair_once(tmp_path, trees):

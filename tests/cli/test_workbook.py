@@ -147,7 +147,7 @@ def test_verdicts_that_accuse_are_red(wrong, tmp_path):
     golden, mine = wrong[0] / "golden", wrong[0] / "mine"
     run("compare", golden, mine, "-o", tmp_path, "--verdict")
     verdicts = [row["verdict"] for row in rows_of(openpyxl.load_workbook(the_report(tmp_path, "*.xlsx"))["api"])]
-    colours = {"own_error": RED, "amplified": AMBER, "drift": AMBER, "inherited": "", "noise": ""}
+    colours = {"own_error": RED, "amplified": AMBER, "drift": AMBER, "inherited": "", "noise": "", "equal": ""}
     assert {cell.value: colour(cell) for cell in verdicts if cell.value} == colours
 
 

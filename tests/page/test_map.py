@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -13,17 +16,35 @@ from typing import Any
 import pytest
 from invented_page import invent
 from page_file import PageFile
-from page_scenes import assay
+from page_scenes import assay, compared
 
 ENDS = [4, 10, 30, 100, 1e3, 1e4, 1e5]  # of the classes of colour, in roundings
 ACCUSING = {"own_error", "weight", "attribute", "constant", "topology", "edge", "gap", "measured_floor", "nan_origin"}
 
 
+def times_of(row: dict[str, Any]) -> float:
+    """The error of a row in units of what rounding explains of it."""
+    return row["relative_euclidean_distance"] / (row["noise_floor"] or row["rounding"])
+
+
 def level_of(row: dict[str, Any]) -> int:
     """Class of colour of a row: 1 equal, 2 within rounding, 3 ... beyond."""
-    error = row["relative_euclidean_distance"]
-    return 1 if error == 0 else 2 + sum(error / row["rounding"] >= end for end in ENDS)
+    return 1 if row["relative_euclidean_distance"] == 0 else 2 + sum(times_of(row) >= end for end in ENDS)
 
+
+HEALTHY = """
+import sys, torch, assay
+from transformers import LlamaConfig, LlamaForCausalLM
+
+config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=16, num_attention_heads=2,
+                     num_key_value_heads=2, vocab_size=64, max_position_embeddings=64, pad_token_id=0)
+for side, dtype in (("golden", torch.float32), ("mine", torch.bfloat16)):
+    torch.manual_seed(2033)
+    model = LlamaForCausalLM(config).eval().to(dtype)
+    level = "operator" if side == "golden" else "module"
+    with torch.no_grad(), assay.capture(model, sys.argv[1] + "/" + side, level=level, weights=True, steps=[0]):
+        model(torch.arange(1, 13).unsqueeze(0))
+"""
 
 CELLS = """() => {
   const named = (element) => element.getAttribute('aria-label');
@@ -94,9 +115,7 @@ def test_each_cell_is_the_worst_of_its_place_and_step(llama, open_page):
             assert cells[key]["row"] in {row["number"] for row in accused}
         else:
             assert f"level-{max(map(level_of, group))}" in kinds, key
-            worst = max(row["relative_euclidean_distance"] / row["rounding"] for row in group)
-            opened = rows[cells[key]["row"]]
-            assert math.isclose(opened["relative_euclidean_distance"] / opened["rounding"], worst, rel_tol=1e-4)
+            assert math.isclose(times_of(rows[cells[key]["row"]]), max(map(times_of, group)), rel_tol=1e-4)
 
 
 def test_numbers_are_those_of_the_csv_report(llama, open_page, tmp_path):
@@ -208,7 +227,7 @@ def test_every_colour_is_in_the_legend(llama, open_page, width, dark):
 def test_the_plot_tells_its_facts_and_answers_to_keys(llama, open_page, tmp_path):
     report = report_rows(llama, tmp_path)
     page = open_page(llama.page).page
-    plot = page.locator("svg.depth")
+    plot = page.locator("svg.depth[aria-label]")  # drawn when its width is known
     words = plot.get_attribute("aria-label")
     assert words.startswith("Error against depth, step 0: ")
     assert "first bad: model.layers.3.input_layernorm (weight)" in words
@@ -235,7 +254,51 @@ def test_equal_runs_are_equal_everywhere(small, open_page, tmp_path):
     cells = shown(open_page(page).page)
     kinds = {cell["kind"] for cell in cells.values()}
     assert kinds == {"map-cell level-1", "map-cell absent"}
-    assert {cell["label"].split(": ")[1] for cell in cells.values()} == {"equal, noise", "not captured"}
+    assert {cell["label"].split(": ")[1] for cell in cells.values()} == {"equal", "not captured"}
+    assert {row["verdict"] for row in PageFile(page).rows} == {"equal"}
+
+
+def test_a_clean_run_is_not_blue(open_page, tmp_path):
+    # Given a run that is healthy, of another type, whose errors add up to more than four roundings,
+    subprocess.run([sys.executable, "-c", HEALTHY, str(tmp_path)], check=True, capture_output=True, env=os.environ)
+    scene = compared(tmp_path / "golden", tmp_path / "mine", tmp_path)
+    file = PageFile(scene.page)
+    assert file.content["tone"] == "good", scene.said
+    assert max(times_of(row) for row in file.rows if row["rounding"]) > 4
+    # then no cell and no line of the legend says that it is beyond.
+    page = open_page(scene.page).page
+    kinds = {kind for cell in shown(page).values() for kind in cell["kind"].split()}
+    assert kinds <= {"map-cell", "absent", "level-0", "level-1", "level-2"}
+    legend = page.locator(".map-legend").first.inner_text()
+    assert "explained by rounding" in legend and "times what rounding explains" not in legend
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_click_moves_nothing_and_the_tip_covers_nothing(llama, open_page, width):
+    page = open_page(llama.page, width=width, height=900).page
+    page.wait_for_selector(".map-grid .map-cell")
+    cell = page.locator(".map-grid .map-cell[data-row]").nth(4)
+    cell.scroll_into_view_if_needed()
+    cell.hover()
+    tip, grid = (page.locator(name).bounding_box() for name in (".tip", ".map-grid"))
+    apart = [
+        tip["x"] >= grid["x"] + grid["width"],
+        tip["y"] >= grid["y"] + grid["height"],
+        tip["y"] + tip["height"] <= grid["y"],
+    ]
+    assert any(apart), (tip, grid)
+    every = (
+        "[...document.querySelectorAll('.map-grid .map-cell')].map((one) => { const b = one.getBoundingClientRect();"
+    )
+    every += " return [b.x, b.y, b.width]; })"
+    before = page.evaluate(every)
+    cell.click()
+    page.wait_for_selector(".tensor:not([hidden]) h2")
+    page.wait_for_timeout(200)  # for what answers to another width
+    assert page.evaluate(every) == before
+    assert not page.locator(".tip").is_visible()
+    heading = page.locator(".tensor h2").bounding_box()
+    assert 0 <= heading["y"] < 900 - heading["height"]
 
 
 # ---- runs of other kinds ----

@@ -258,6 +258,30 @@ def test_layer_name_filters_api_folders_by_their_own_name(tmp_path):
     assert folders(os.path.join(config.dump_dir, "0")) == ["root.attn.softmax"]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"layer_name": "attn.q_proj"}, ["layer_name 'attn.q_proj' matches no name", "'root.attn.q_proj'"]),
+        ({"layer_name": "zzz", "dump_weight": True}, ["layer_name 'zzz' matches no name", "begin with 'root'"]),
+        ({"layer_name": "*q_proj.bias", "dump_weight": True}, []),
+        ({"layer_name": "*q_proj"}, []),
+        ({"layer_name": "attn.softmax", "mode": ["module", "api"]}, ["layer_name 'attn.softmax' matches no name"]),
+        ({"layer_name": "*.softmax", "mode": ["module", "api"]}, []),
+        ({"module_list": [torch.nn.Conv2d]}, ["one of module_list (Conv2d), and nothing is dumped"]),
+        ({"module_list": [torch.nn.Linear]}, []),
+    ],
+)
+def test_a_filter_that_matches_nothing_says_so_once(tmp_path, caplog, options, said):
+    model = Root()
+    register_hook(model, DumpConfig(str(tmp_path), **options))
+    for _ in range(2):
+        model(torch.randn(1, 4))
+    reset()
+    texts = [record.getMessage() for record in caplog.records if "nothing is dumped" in record.getMessage()]
+    assert len(texts) == bool(said), texts
+    assert all(part in texts[0] for part in said)
+
+
 def test_module_list_keeps_instances_only_and_a_wrong_entry_raises_in_the_forward(tmp_path):
     config = DumpConfig(str(tmp_path), module_list=[torch.nn.Linear])
     model = Root()

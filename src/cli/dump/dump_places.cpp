@@ -93,21 +93,7 @@ Error refused(Errc code, const std::string& path, std::string message) {
   return Error{code, path, std::nullopt, std::move(message)};
 }
 
-// ---- the time in the dump root's name ----
-
-/// UTC; under the old names local time, as the original has it.
-std::string timestamp_of(DumpName name) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  if (name == DumpName::Assay) {
-    ::gmtime_r(&now, &parts);
-  } else {
-    ::localtime_r(&now, &parts);
-  }
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y%m%d_%H%M%S", &parts);
-  return text;
-}
+// ---- the dump root's name ----
 
 /// Identifies the process that started us: its id alone could be used again.
 std::string launcher_identity() {
@@ -190,6 +176,18 @@ Status remove_run(const std::string& output) {
 
 }  // namespace
 
+std::string time_in_name(DumpName name, std::time_t time) {
+  std::tm parts{};
+  if (name == DumpName::Assay) {
+    ::gmtime_r(&time, &parts);
+  } else {
+    ::localtime_r(&time, &parts);
+  }
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y%m%d_%H%M%S", &parts);
+  return text;
+}
+
 Status check_path(const std::string& path, PathUse use, bool any_name) {
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0) return fail(errno_error(errno, "look at", path));
@@ -216,7 +214,7 @@ Status check_path(const std::string& path, PathUse use, bool any_name) {
 
 Result<DumpPlaces> choose_places(const DumpRequest& request) {
   DumpPlaces places;
-  const std::string timestamp = timestamp_of(request.name);
+  const std::string timestamp = time_in_name(request.name, std::time(nullptr));
   const std::string asked = request.output.empty() ? "assay_dump_" + timestamp : request.output;
   places.output = resolved(normal(absolute(expand_user(asked))));
 

@@ -2,6 +2,7 @@
 // Where a dump goes and under which name, checked before the program starts.
 #pragma once
 #include <cstdint>
+#include <ctime>
 #include <string>
 
 #include "base/result.hpp"
@@ -27,6 +28,9 @@ struct DumpPlaces {
 ///          sentence
 /// source   Ascend/msit: msit_llm/dump/initial.py, components/utils/file_open_check.py
 [[nodiscard]] Result<DumpPlaces> choose_places(const DumpRequest& request);
+
+/// "20260105_100000": UTC; under the old names local time, as the original has it.
+[[nodiscard]] std::string time_in_name(DumpName name, std::time_t time);
 
 /// The path checks of the original: exists, is of the kind, not a link, ours, not writable by
 /// others, and without `any_name` of plain characters.

@@ -199,11 +199,10 @@ void add_common_rows(Command& command, const Caller& caller, DumpRequest& reques
       },
       child_problem);
   command.add("--save-time, -time N",
-              ait ? "0 before, 1 after (default), 2 both, 3 inputs before and outputs after the "
-                    "operation."
+              ait ? "0 before, 1 after (default), 2 both."
                   : "0 before, 1 after, 2 both, 3 inputs before and outputs after the operation "
                     "(default).",
-              request.save_time, integer_up_to(3, "check_dump_time_integer"));
+              request.save_time, integer_up_to(ait ? 2 : 3, "check_dump_time_integer"));
   command.add_list("--operation-name, -opname NAMES",
                    "Only operations whose type begins with one of these: selfattention,linear.",
                    request.operation_names, safe_string_problem);

@@ -37,6 +37,9 @@ TEST(DumpRequest, DefaultsAreThoseOfEachName) {
   ASSERT_TRUE(ait);
   EXPECT_EQ(ait->types, Words{"tensor"});
   EXPECT_EQ(ait->save_time, 1);
+  EXPECT_EQ(refusal({"-time", "3"}), "accepted");
+  EXPECT_EQ(refusal({"-time", "3"}, DumpName::Ait),  // its documents end at 2
+            "argument --save-time/-time: 3 is an invalid int value");
 
   const auto assay = ask({"--", "prog", "-o", "x y"}, DumpName::Assay);
   ASSERT_TRUE(assay);

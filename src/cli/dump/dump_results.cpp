@@ -104,6 +104,23 @@ void collect_summaries(const DumpRun& run, DumpResults* results) {
 
 // ---- files made of what was captured ----
 
+/// ait's documents have these files in a folder that is named by the time of the run; of several
+/// processes the later ones get a number behind it.
+///
+/// folders  one a process
+void name_by_time(const std::set<std::string>& folders, const DumpRun& run, DumpResults* results) {
+  const std::string name = time_in_name(DumpName::Ait, run.started);
+  for (const std::string& folder : folders) {
+    const std::string place = fs::path(folder).parent_path().string() + "/";
+    std::string target = place + name;
+    for (int number = 1; exists(target); ++number)
+      target = place + name + "_" + std::to_string(number);
+    std::error_code error;
+    fs::rename(folder, target, error);
+    if (error) results->warnings.push_back(folder + ": " + error.message());
+  }
+}
+
 void merge_statistics(bool as_text, const DumpRun& run, DumpResults* results) {
   std::error_code error;
   std::vector<std::string> files;
@@ -118,6 +135,7 @@ void merge_statistics(bool as_text, const DumpRun& run, DumpResults* results) {
   }
   std::sort(files.begin(), files.end());
   bool only_zeros = !files.empty();
+  std::set<std::string> folders;
   for (const std::string& path : files) {
     const Result<std::string> text = read_text(path);
     if (!text) {
@@ -138,9 +156,14 @@ void merge_statistics(bool as_text, const DumpRun& run, DumpResults* results) {
                                   "; the text is kept");
       continue;
     }
-    if (!as_text) ::unlink(path.c_str());
+    if (as_text) {
+      folders.insert(fs::path(path).parent_path().string());
+    } else {
+      ::unlink(path.c_str());
+    }
     results->profiling_tables.push_back(target);
   }
+  name_by_time(folders, run, results);
   // Our own probe says this itself.
   if (only_zeros && results->processes.empty()) {
     results->warnings.push_back(

@@ -11,7 +11,7 @@ const KNOWN = {
   slot: ["slot", "which of its inputs or outputs; empty: the only output", 16],
   level: ["levels", "sheets of the report that show the pair", 18],
   verdict: ["verdict", "what the verdict says of this tensor", 12],
-  result: ["result", "pass or fail against the limits of the command, or of opcheck", 15],
+  result: ["result", "pass or fail against the limits of the command, or of opcheck", 17],
   relative_euclidean_distance: ["rel L2", "|mine - golden| / |golden|, Euclidean norms: 0 is equal", 10],
   err_own: ["own error", "rel L2 that the node itself adds, on the inputs that it was given", 11],
   rounding: ["rounding", "rel L2 that one rounding to the coarser of both types explains", 10],
@@ -56,7 +56,7 @@ const FIRST = [
 
 /** Of opcheck, whose first columns are the original's. */
 const FIRST_CHECKED = [
-  "step", "op_id", "op_name", "module", "operator", "output", "result", "reason", "z", "e", "worst_ulp", "allowed_ulp",
+  "result", "step", "op_id", "op_name", "module", "operator", "output", "reason", "z", "e", "worst_ulp", "allowed_ulp",
   "max_abs", "max_rel", "dtype", "shape", "worst_index", "worst_golden", "worst_mine",
 ];
 
@@ -72,9 +72,12 @@ export function columnMeaning(name) {
   return KNOWN[name]?.[1] ?? "";
 }
 
-/** In characters. */
+const NARROW = { window: 600, column: 18 }; // pixels; characters
+
+/** In characters; in a narrow window no column takes all of it. */
 export function columnWidth(name, isText) {
-  return Math.max(KNOWN[name]?.[2] ?? (isText ? 20 : 11), columnTitle(name).length + 3);
+  const wanted = KNOWN[name]?.[2] ?? (isText ? 20 : 11);
+  return Math.max(innerWidth < NARROW.window ? Math.min(wanted, NARROW.column) : wanted, columnTitle(name).length + 3);
 }
 
 /** Columns that have something in some row, as the report orders them. */

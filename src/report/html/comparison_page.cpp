@@ -101,7 +101,8 @@ class Rows {
     for (const auto& [record, row] : row_of_record_) {
       RecordRow& added = rows[record];
       added.row = static_cast<int64_t>(row);
-      if (rows_[row].verdict != nullptr) added.verdict = rows_[row].verdict->verdict;
+      if (rows_[row].verdict != nullptr && !rows_[row].row->identical)
+        added.verdict = rows_[row].verdict->verdict;
     }
     return rows;
   }
@@ -135,6 +136,8 @@ class Rows {
       const auto [known, is_new] = known_.try_emplace(number_of(pair), rows_.size());
       if (!is_new) {
         rows_[known->second].levels += " " + sheet.name;
+        // A later sheet has more of the inputs that a judgement from outside rests on.
+        if (!verdicts.empty()) rows_[known->second].verdict = &verdicts[i];
         continue;
       }
       added.record = &input_.mine.records[pair.mine];

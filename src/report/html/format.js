@@ -37,5 +37,5 @@ export function toneOf(word) {
   const wrong = ["own_error", "weight", "attribute", "constant", "topology", "edge", "gap", "measured_floor", "nan_origin", "structural", "rank_divergence", ...DIFFERENT];
   if ([...wrong, "wrong", "FAILED", "ERROR", "fail"].includes(word)) return "bad";
   if (["inherited", "amplified", "drift", "nan_inherited", "NOT_SUPPORTED", "not invariant", "missing"].includes(word)) return "open";
-  return ["noise", "pass", "PASS", "identical", "same"].includes(word) ? "good" : "";
+  return ["equal", "noise", "pass", "PASS", "identical", "same"].includes(word) ? "good" : "";
 }

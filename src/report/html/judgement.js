@@ -14,6 +14,7 @@ export const JUDGEMENT_MEANING = {
   nan_origin: "NaN or infinities come up here: its inputs have none.",
   structural: "It has another shape than golden, or other integers.",
   rank_divergence: "Ranks that should hold the same values do not.",
+  equal: "Not a bit of it differs.",
   noise: "The difference is no more than rounding explains.",
   inherited: "The difference came in with its inputs: it adds nothing of its own that stands out.",
   nan_inherited: "NaN or infinities came in with its inputs.",
@@ -37,3 +38,25 @@ export const EQUALITY_MEANING = {
   unseen: "It was captured without a digest, or nobody had written the memory that it gives.",
   "not judged": "Nobody can tell which of its elements belong to the row.",
 };
+
+/** How a run was judged: `level` of a verdict.   docs/commands/locate.md */
+export const LEVEL_WORDS = {
+  O: "each operator, computed again",
+  L: "each of the innermost modules",
+  M: "outputs of modules",
+  B: "outputs of layers",
+  N: "against what healthy runs differ by",
+  S: "statistics, against what healthy runs differ by",
+};
+
+/** Where what is allowed comes from: `floor` of a verdict. */
+export const FLOOR_WORDS = {
+  model: "what rounding explains, by a model of it",
+  measured: "what healthy runs differ by, as measured",
+  exact: "nothing: every bit must be equal",
+};
+
+/** What rounding explains of a row: of its own error, where that is known; else one rounding to its type. */
+export function explainedOf(noiseFloor, rounding) {
+  return noiseFloor > 0 ? noiseFloor : (rounding ?? null);
+}

@@ -45,12 +45,14 @@ function shownView(views) {
   return views.find((view) => view.name === state.get("view")) ?? views[0];
 }
 
-function viewArea(page) {
+/** The banner is small beside any view but the first. */
+function viewArea(page, banner) {
   const views = viewsOf(page);
   const panels = views.map((view) => h("section", { role: "tabpanel", id: `view-${view.name}`, "aria-labelledby": `tab-${view.name}`, hidden: true }));
   const bar = tabBar(views, (name) => state.set({ view: name }));
   const update = async () => {
     const shown = shownView(views);
+    banner.classList.toggle("small", shown !== views[0]);
     views.forEach((view, i) => {
       panels[i].hidden = view !== shown;
       const tab = bar.children[i];
@@ -69,9 +71,10 @@ function viewArea(page) {
 
 async function start() {
   const page = await openPage();
-  const { area, ready } = viewArea(page);
+  const banner = verdictBanner(page);
+  const { area, ready } = viewArea(page, banner);
   const tensor = tensorPanel(page);
-  document.getElementById("page").replaceChildren(verdictBanner(page), h("div", { class: "desk" }, area, tensor.panel), aboutBox());
+  document.getElementById("page").replaceChildren(banner, h("div", { class: "desk" }, area, tensor.panel), aboutBox());
   await Promise.all([ready, tensor.ready]);
   performance.mark("assay-interactive");
   document.documentElement.dataset.ready = "true";

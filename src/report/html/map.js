@@ -72,7 +72,7 @@ function cellWords(places, line, column, cell, by) {
   if (cell === null) return `${line.name || "(model)"}, ${column.name}: not captured`;
   const { judgements } = places;
   const verdict = judgements.verdict(cell.worst).replaceAll("_", " ");
-  return `${line.name || "(model)"}, ${column.name}: ${[judgements.levelWords(cell.worst, by), verdict].filter(Boolean).join(", ")}`;
+  return `${line.name || "(model)"}, ${column.name}: ${[...new Set([judgements.levelWords(cell.worst, by), verdict])].filter(Boolean).join(", ")}`;
 }
 
 function shortTimes(times) {
@@ -289,7 +289,8 @@ class MapGrid {
     if (at === null) return;
     const cell = this.element(at);
     const { row, count } = cell.dataset;
-    if (row !== undefined)
+    if (row !== undefined && Number(row) === state.row) this.tip.hide(); // the panel says it all
+    else if (row !== undefined)
       this.tip.show(cell, rowTip(this.places.judgements, Number(row), Number(count), `${this.lines[at[0] - 1].name || "(model)"}, ${this.columns[at[1] - 1].name}`));
     else if (cell.classList.contains("absent")) this.tip.show(cell, h("p", {}, cell.getAttribute("aria-label")));
     else this.tip.hide();
@@ -316,6 +317,7 @@ class MapGrid {
     const to = this.placeOf(event.target);
     if (to === null) return;
     this.activate(to);
+    this.tip.hide();
     this.use(to);
   }
 }
@@ -361,8 +363,8 @@ function mapLegend(places, by) {
     marks.has(MARK.wrong) ? entry("wrong", "wrong by itself", MAP_SIGN[MARK.wrong]) : null,
     places.first ? entry("ringed", "first bad") : null,
     entry("level-1", by === "own" ? "no own error" : "equal"),
-    entry("level-2", `within rounding (below ${HEAT_ENDS[0]} times)`),
-    classLegend(),
+    entry("level-2", places.judgements.isClean ? "explained by rounding" : `within rounding (below ${HEAT_ENDS[0]} times)`),
+    places.judgements.isClean ? null : classLegend(),
     marks.has(MARK.grown) ? entry("level-3", "grew here", MAP_SIGN[MARK.grown]) : null,
     levels.has(LEVEL.broken) ? entry("level-10", "NaN or infinity", MAP_SIGN[MARK.broken]) : null,
     levels.has(LEVEL.unknown) ? entry("level-0", by === "own" ? "own error not known" : "not judged") : null,
@@ -402,6 +404,13 @@ function roomOfMap(width) {
   return width < BESIDE ? width - 2 : Math.max(width - 560, Math.min(width - 460, MAP_LABELS.most + MAP_CELL.most * 12));
 }
 
+/** Pixels that are left beside the panel of a row, which style.css puts there from `PANEL_BESIDE` on. */
+const PANEL_BESIDE = 1100;
+function roomBesidePanel(desk) {
+  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+  return Math.floor(desk - 1.2 * rem - Math.max(30 * rem, 0.42 * desk));
+}
+
 class MapView {
   constructor(page, places) {
     Object.assign(this, { page, places, tip: tipBox(), width: 0 });
@@ -428,9 +437,18 @@ class MapView {
     this.drawPlot();
   }
 
+  /** The same whether a row is open or not, so that opening one moves nothing. */
+  room() {
+    const desk = this.element.closest(".desk")?.clientWidth ?? this.width;
+    const room = this.plot === null ? desk - 2 : roomOfMap(desk);
+    if (innerWidth < PANEL_BESIDE) return room;
+    this.top.style.maxWidth = `${roomBesidePanel(desk)}px`;
+    return Math.min(room, roomBesidePanel(desk) - 2);
+  }
+
   drawMap() {
     const by = state.get("errors") === "own" ? "own" : "all";
-    const room = this.plot === null ? this.width - 2 : roomOfMap(this.width);
+    const room = this.room();
     const map = drawnMap(this.places, room, by);
     this.top.replaceChildren(mapControls(this.page, by, this.places.axis), mapLegend(this.places, by));
     this.title.replaceChildren(map.title ?? "");

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/text.hpp"
+#include "report/html/findings.hpp"
 #include "report/html/sides.hpp"
 #include "report/html/table_data.hpp"
 #include "report/opcheck_terminal.hpp"
@@ -36,6 +37,35 @@ std::string_view tone_of_checks(const opcheck::Report::Counts& counts) {
   return counts.not_supported > 0 ? "open" : "good";
 }
 
+bool is_wrong(opcheck::CheckOutcome outcome) {
+  return outcome == opcheck::CheckOutcome::Failed || outcome == opcheck::CheckOutcome::Error;
+}
+
+/// The operations that are wrong, each with the first of its rows that is.
+void add_failures(const opcheck::Report& report, Json* json) {
+  constexpr size_t kMost = 20;
+  std::vector<ListedFinding> failures;
+  size_t count = 0;
+  size_t row = 0;
+  for (const opcheck::CaseResult& one : report.cases) {
+    const size_t first_row = row;
+    row += one.rows.size();
+    if (!is_wrong(one.outcome) || ++count > kMost) continue;
+    const auto wrong = std::ranges::find_if(
+        one.rows, [](const opcheck::OutputRow& output) { return is_wrong(output.outcome); });
+    if (wrong == one.rows.end()) continue;
+    const auto place = static_cast<size_t>(wrong - one.rows.begin());
+    std::string text = report.by_rounding ? "" : one.description.op_type + ": ";
+    if (one.rows.size() > 1) text += output_name(*wrong) + ": ";
+    failures.push_back({.place = one.description.id,
+                        .text = std::move(text) + wrong->reason,
+                        .row = first_row + place});
+  }
+  if (failures.empty()) return;
+  (*json)["first_row"] = failures.front().row;
+  (*json)["lists"] = Json::array({list_json("Wrong", true, count, failures)});
+}
+
 }  // namespace
 
 Page opcheck_page(const opcheck::Report& report, const OpcheckTable& columns) {
@@ -48,6 +78,7 @@ Page opcheck_page(const opcheck::Report& report, const OpcheckTable& columns) {
   json["counts_sentence"] = "judged by " + judged_by(report);
   if (!report.coverage.empty()) json["notes"] = texts_json({report.coverage});
   json["warnings"] = texts_json(report.warnings);
+  add_failures(report, &json);
   json["totals"] = totals_json(report);
   json["sides"] = {side_json(checked, "run")};
   json["table"] = add_table(columns.columns(), output_rows(report, columns), "c", &page.blobs);

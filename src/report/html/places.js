@@ -5,7 +5,7 @@
 //   group    places that belong together: a layer, a module with its operators, a part of a very long list
 //   times    an error in units of what rounding explains of it
 import { number, toneOf } from "./format.js";
-import { EQUALITY_MEANING, JUDGEMENT_MEANING } from "./judgement.js";
+import { EQUALITY_MEANING, explainedOf, JUDGEMENT_MEANING } from "./judgement.js";
 
 /** Ends of the classes of `times`. Below the first (k_out of the localisation) nothing stands out. */
 export const HEAT_ENDS = [4, 10, 30, 100, 1e3, 1e4, 1e5];
@@ -28,14 +28,16 @@ function timesOf(error, explained) {
   return explained > 0 ? error / explained : Infinity;
 }
 
-const PLACE_COLUMNS = ["token_id", "rank", "module", "operator", "role", "rounding", "err_own", "noise_floor", "verdict", "node", "weight_name", "my_op_type", "golden_op_type", "nan_only_in_my", "inf_only_in_my", "different", "largest_ulp", "relative_error"];
+const PLACE_COLUMNS = ["token_id", "rank", "module", "operator", "role", "rounding", "err_own", "noise_floor", "verdict", "result", "node", "weight_name", "my_op_type", "golden_op_type", "nan_only_in_my", "inf_only_in_my", "different", "largest_ulp", "relative_error"];
 // The first of these that a table has is the error of a row: a comparison of statistics has only norms.
 const ERROR_COLUMNS = ["relative_euclidean_distance", "err_out", "l2norm_stat_relative_error"];
 
 /** What the page says of each row, by its error in units of what rounding explains. */
 class Judgements {
-  constructor(table, columns) {
+  /** isClean: the verdict is that rounding explains all of it, which one rounding alone need not */
+  constructor(table, columns, isClean) {
     this.columns = columns;
+    this.isClean = isClean;
     this.hasScale = true;
     this.length = table.length;
     this.times = { all: new Float64Array(table.length), own: new Float64Array(table.length) };
@@ -49,8 +51,9 @@ class Judgements {
     return this.columns.error.get(row);
   }
 
-  rounding(row) {
-    return this.columns.rounding.get(row);
+  /** What rounding explains of the row: the one denominator of all its errors. */
+  explained(row) {
+    return explainedOf(this.columns.noise_floor.get(row), this.columns.rounding.get(row));
   }
 
   /** A weight that differs is an error of its own. */
@@ -60,10 +63,6 @@ class Judgements {
 
   own(row) {
     return this.columns.err_own.get(row) ?? (this.isWeight(row) ? this.error(row) : null);
-  }
-
-  ownFloor(row) {
-    return this.columns.noise_floor.get(row) ?? (this.isWeight(row) ? this.rounding(row) : null);
   }
 
   rank(row) {
@@ -85,13 +84,22 @@ class Judgements {
   judge(row) {
     const verdict = this.verdict(row);
     const broken = verdict.startsWith("nan_") || this.columns.nan_only_in_my.get(row) > 0 || this.columns.inf_only_in_my.get(row) > 0;
-    this.times.all[row] = timesOf(this.error(row), this.rounding(row));
-    this.times.own[row] = timesOf(this.own(row), this.ownFloor(row));
-    this.level.all[row] = broken ? LEVEL.broken : levelOf(this.times.all[row]);
-    this.level.own[row] = verdict === "nan_origin" ? LEVEL.broken : levelOf(this.times.own[row]);
-    if (toneOf(verdict) === "bad") this.mark[row] = MARK.wrong;
+    this.times.all[row] = timesOf(this.error(row), this.explained(row));
+    this.times.own[row] = timesOf(this.own(row), this.columns.noise_floor.get(row) ?? this.explained(row));
+    const most = this.isClean ? LEVEL.within : LEVEL.broken;
+    this.level.all[row] = broken ? LEVEL.broken : Math.min(most, levelOf(this.times.all[row]));
+    this.level.own[row] = verdict === "nan_origin" ? LEVEL.broken : Math.min(most, levelOf(this.times.own[row]));
+    if (toneOf(verdict) === "bad") this.accuse(row);
     else if (broken) this.mark[row] = MARK.broken;
     else if (verdict === "amplified") this.mark[row] = MARK.grown;
+  }
+
+  /** What is wrong by itself is as wrong as its own error, which the sentence tells, too. */
+  accuse(row) {
+    this.mark[row] = MARK.wrong;
+    if (Number.isNaN(this.times.own[row])) return;
+    this.times.all[row] = this.times.own[row];
+    this.level.all[row] = Math.max(this.level.own[row], this.level.all[row] === LEVEL.broken ? LEVEL.broken : 0);
   }
 
   /** Says whether row a is worse than row b, by all of its error or by its own. */
@@ -117,7 +125,7 @@ class Judgements {
     if (level === LEVEL.unknown) return by === "own" ? "own error not known" : "not judged";
     if (level === LEVEL.equal) return by === "own" ? "no error of its own" : "equal";
     if (level === LEVEL.broken) return "NaN or infinity";
-    if (level === LEVEL.within) return `within rounding (${timesText(times)})`;
+    if (level === LEVEL.within) return `${times >= HEAT_ENDS[0] ? "explained by the rounding of all before it" : "within rounding"} (${timesText(times)})`;
     return `${what} ${timesText(times)} what rounding explains`.replace("× what", "times what");
   }
 
@@ -127,12 +135,13 @@ class Judgements {
 
   /** [[name, value], ...] of what is known of a row. */
   measured(row) {
+    const times = timesOf(this.error(row), this.explained(row));
     const said = [
       ["error", `${number(this.error(row))} relative L2`, this.error(row) !== null],
-      ["one rounding explains", number(this.rounding(row)), this.rounding(row) !== null],
-      ["that is", timesText(this.times.all[row]), !Number.isNaN(this.times.all[row])],
+      ["rounding explains", number(this.explained(row)), this.explained(row) !== null],
+      ["error / rounding", timesText(times), !Number.isNaN(times)],
       ["own error", number(this.own(row)), this.own(row) !== null],
-      ["rounding explains of it", number(this.ownFloor(row)), this.ownFloor(row) !== null],
+      ["own error / rounding", timesText(this.times.own[row]), !Number.isNaN(this.times.own[row])],
     ];
     return said.filter(([, , known]) => known);
   }
@@ -144,7 +153,7 @@ const LEVEL_OF_WORD = { same: LEVEL.equal, inherited: LEVEL.beyond, "not invaria
 /** The same of rows that are equal or not: operators in several runs of one program. */
 class Equalities extends Judgements {
   constructor(table, columns) {
-    super(table, columns);
+    super(table, columns, false);
     this.hasScale = false;
   }
 
@@ -346,10 +355,12 @@ function firstBad(page, places, judgements) {
 async function readAllPlaces(page) {
   const table = page.table;
   const columns = await table.columns(PLACE_COLUMNS);
+  if (page.kind === "opcheck") columns.verdict = columns.result;
   const axis = page.axis ?? { column: "token_id", name: "step" };
   columns.axis = await table.column(axis.column);
   columns.error = await table.column(ERROR_COLUMNS.find((name) => !table.isEmpty(name)) ?? ERROR_COLUMNS[0]);
-  const judgements = new (page.axis ? Equalities : Judgements)(table, columns);
+  const isClean = page.verdict !== null && page.tone === "good";
+  const judgements = new (page.axis ? Equalities : Judgements)(table, columns, isClean);
   const places = inExecutionOrder(gatherPlaces(judgements), judgements);
   const withOperators = new Set(places.filter((place) => place.operator !== "").map((place) => place.module));
   const root = newGroup("", null);

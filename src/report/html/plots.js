@@ -29,7 +29,7 @@ function depthPoints(places, { step, rank }) {
     const rows = place.rows.filter((row) => judgements.step[row] === step && judgements.rank(row) === rank);
     const outputs = rows.filter((row) => role.get(row) === "output");
     const row = judgements.worst(outputs.length > 0 ? outputs : rows);
-    if (row !== null) points.push({ place, row, error: judgements.error(row), floor: judgements.rounding(row), own: judgements.own(row) });
+    if (row !== null) points.push({ place, row, error: judgements.error(row), floor: judgements.explained(row), own: judgements.own(row) });
   }
   return points;
 }
@@ -152,7 +152,7 @@ function depthSelect(name, values) {
 
 function depthLegend(knowsOwn) {
   const entry = (kind, words) => h("span", { class: "entry" }, h("span", { class: `depth-key ${kind}` }), words);
-  return h("div", { class: "map-legend" }, entry("total", "error"), entry("floor", "one rounding explains this much"),
+  return h("div", { class: "map-legend" }, entry("total", "error"), entry("floor", "rounding explains this much"),
     knowsOwn ? [entry("own", "own error"), entry("own wrong", "own error, wrong by itself")] : null);
 }
 

@@ -3,7 +3,7 @@
 import { blobJson, hasBlob } from "./data.js";
 import { copyText, facts, fold, h, smallTable } from "./dom.js";
 import { number, toneOf } from "./format.js";
-import { EQUALITY_MEANING, JUDGEMENT_MEANING } from "./judgement.js";
+import { EQUALITY_MEANING, explainedOf, JUDGEMENT_MEANING } from "./judgement.js";
 import { pictureSection } from "./picture.js";
 import { state } from "./state.js";
 
@@ -73,7 +73,8 @@ function findingOf(page, index) {
 }
 
 function times(error, floor) {
-  return error !== undefined && floor > 0 ? `${number(error / floor)} ×` : null;
+  if (error === undefined || floor === null) return null;
+  return error > 0 && floor === 0 ? "more than any rounding" : `${number(floor > 0 ? error / floor : 0)} ×`;
 }
 
 /** What is said of a row that no verdict has a word for. */
@@ -89,16 +90,18 @@ function plainWords(row) {
 function judgementSection(page, row, index) {
   const [tone, word, meaning] = row.verdict ? [toneOf(row.verdict), row.verdict.replaceAll("_", " "), JUDGEMENT_MEANING[row.verdict] ?? ""] : plainWords(row);
   const finding = findingOf(page, index);
+  const explained = explainedOf(row.noise_floor, row.rounding);
   const source = finding?.source ?? page.sources?.[row.module];
   return [
     h("p", { class: "judgement" }, h("strong", { class: tone }, word), " ", meaning),
     finding ? h("p", {}, finding.text) : null,
     facts([
       ["own error", number(row.err_own)],
-      ["rounding explains", number(row.noise_floor)],
-      ["own error / rounding", times(row.err_own, row.noise_floor)],
       ["error of the inputs", number(row.err_in)],
       ["error of this tensor", number(row.err_out)],
+      ["rounding explains", number(explained)],
+      ["own error / rounding", times(row.err_own, row.noise_floor ?? explained)],
+      ["error of this tensor / rounding", times(row.err_out, explained)],
       ["this tensor / inputs", row.amplification === undefined ? null : `${number(row.amplification)} ×`],
       ["own error by", { exact: "computing the operator again", replay: "golden's program on these inputs", measured: "what healthy runs differ by" }[row.own_source] ?? row.own_source],
       ["confidence", row.verdict_confidence],
@@ -240,8 +243,9 @@ async function panelContents(page, index) {
 function focusPanel(panel, id) {
   const same = id ? document.getElementById(id) : null;
   const target = same && panel.contains(same) && !same.disabled ? same : panel.querySelector("h2");
-  target.focus({ preventScroll: same !== null });
-  if (target.tagName === "H2") panel.scrollIntoView({ block: "nearest" });
+  target.focus({ preventScroll: true });
+  const { top } = target.getBoundingClientRect();
+  if (top < 0 || top > innerHeight - 60) panel.scrollIntoView({ block: "start" });
 }
 
 function leavePanel(opener) {

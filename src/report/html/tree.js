@@ -105,10 +105,10 @@ function worstBadge(node, judgements) {
 }
 
 function treeBadges(node, judgements, isComparison) {
-  if (!isComparison) return [h("span", { class: "note" }, counted(node.below, "tensor"))];
+  if (!isComparison && node.wrong === 0) return [h("span", { class: "note" }, counted(node.below, "tensor"))];
   const verdict = node.worst === null ? "" : judgements.verdict(node.worst).replaceAll("_", " ");
   const wrong = node.wrong > 0 ? h("span", { class: "badge wrong" }, `◆ ${judgements.mark[node.worst] === MARK.wrong ? verdict : "wrong"}${node.wrong > 1 ? ` (${node.wrong})` : ""}`) : null;
-  const word = node.wrong === 0 && !["", "noise"].includes(verdict) ? h("span", { class: "note" }, verdict) : null;
+  const word = node.wrong === 0 && !["", "equal", "noise"].includes(verdict) ? h("span", { class: "note" }, verdict) : null;
   return [wrong, worstBadge(node, judgements), word];
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The top: what, where, how sure, next; and what could not be judged.
+import { hasBlob } from "./data.js";
 import { copyText, facts, fold, h } from "./dom.js";
 import { number } from "./format.js";
+import { FLOOR_WORDS, LEVEL_WORDS } from "./judgement.js";
 import { state } from "./state.js";
 
 const TONES = { bad: "wrong", good: "in order", open: "open" };
@@ -74,18 +76,49 @@ function judged(verdict) {
     ["confidence", verdict.confidence],
     ["judged", coverage.judgeable > 0 ? `${coverage.judged} of ${coverage.judgeable} ${what}` : null],
     ["weights", coverage.weights > 0 ? `${coverage.weights_compared} of ${coverage.weights} compared` : null],
-    ["level", verdict.level],
-    ["limits from", verdict.floor],
+    ["judged by", LEVEL_WORDS[verdict.level] ?? verdict.level],
+    ["allowed is", FLOOR_WORDS[verdict.floor] ?? verdict.floor],
   ]);
+}
+
+/** Which run is which, and when it was captured. */
+function runLine({ name, path, properties }) {
+  const when = (properties.started ?? "").replace("T", " ").replace("Z", " UTC");
+  return h("div", {}, h("dt", {}, name), h("dd", {}, h("code", {}, path), when && ` captured ${when}`));
+}
+
+/** What shows the first that is wrong: {names as the sentence has them, open()}; null where nothing is. */
+function suspectOf(page) {
+  const candidate = page.verdict?.candidates?.[0];
+  const row = page.verdict?.candidate_rows?.[0] ?? page.first_row ?? null;
+  if (candidate === undefined && row === null) return null;
+  const listed = (page.lists ?? []).flatMap(({ items }) => items).find((one) => one.row === row);
+  const name = candidate?.module ?? listed?.place ?? "";
+  const elsewhere = hasBlob("graph") ? { view: "graph" } : { view: "modules", q: name };
+  const operator = candidate && candidate.my !== candidate.module ? candidate.op_type : null;
+  return { names: [name, operator].filter(Boolean), open: () => state.set(row === null ? elsewhere : { row }) };
+}
+
+/** The sentence; the names of the first that is wrong, its module and its operator, open it. */
+function sentence(text, suspect) {
+  const parts = [];
+  let rest = text;
+  for (const name of suspect?.names ?? []) {
+    const at = rest.indexOf(name);
+    if (at < 0) continue;
+    parts.push(rest.slice(0, at), h("button", { class: "link suspect", onclick: suspect.open }, name));
+    rest = rest.slice(at + name.length);
+  }
+  return h("h1", {}, parts, rest);
 }
 
 /** The banner, with everything that the verdict says. */
 export function verdictBanner(page) {
   const verdict = page.verdict;
-  const first = verdict?.candidate_rows?.find((row) => row !== null) ?? page.first_row ?? undefined;
-  const parts = [h("p", { class: "tone" }, TONES[page.tone] ?? ""), h("h1", {}, page.sentence)];
-  if (first !== undefined)
-    parts.push(h("p", {}, h("button", { class: "primary", onclick: () => state.set({ row: first }) }, "Open the suspect")));
+  const suspect = suspectOf(page);
+  const parts = [h("p", { class: "tone" }, TONES[page.tone] ?? ""), sentence(page.sentence, suspect)];
+  if (suspect !== null) parts.push(h("p", {}, h("button", { class: "primary", onclick: suspect.open }, "Open the suspect")));
+  parts.push(h("dl", { class: "facts runs" }, page.sides.map(runLine)));
   if (verdict) parts.push(judged(verdict));
   if (page.facts) parts.push(facts(page.facts.map(([name, value]) => [name, number(value)])));
   if (verdict?.next ?? page.next) parts.push(commandLine(verdict?.next ?? page.next));

@@ -353,7 +353,7 @@ class Reader {
   }
 
   /// lives  by their starts
-  [[nodiscard]] std::string what_they_are(const std::vector<Lifetime>& lives) const {
+  [[nodiscard]] std::string what_they_are(const std::vector<Lifetime>& lives) {
     const std::set<int64_t> last_run = processes_of_last_run();
     size_t later = 0;
     for (size_t i = 0; i + 1 < lives.size(); ++i) {
@@ -363,6 +363,8 @@ class Reader {
       later += relation == Relation::Later;
     }
     if (later == 0) return "they ran together, as ranks of one run do";
+    runs_ = std::max(runs_, later + 1);
+    run_->properties["runs"] = std::to_string(runs_);
     return later + 1 == lives.size() ? "each is of another run, one after the other"
                                      : "they are of several runs";
   }
@@ -401,6 +403,7 @@ class Reader {
   Run* run_;
   std::vector<AtbProcess> ranks_;
   int next_rank_ = 0;
+  size_t runs_ = 1;  // that left their processes here, one after the other
 
   // Of the process that is being read:
   int rank_ = 0;

@@ -454,13 +454,22 @@ def test_the_file_alone_counts_and_options_beside_it_do_not(config, file):
     assert (asked.mode, asked.steps.ranges, asked.source) == ("input", (), file)
 
 
+def test_the_switch_and_the_file_are_the_dump_of_the_file(config, file):
+    # The document: all options but enable_dump can stand in the file, which is the way to prefer.
+    config.dump_config.enable_dump = True
+    config.dump_config.dump_config_path = file
+    asked = resolve(config)
+    assert (asked.mode, asked.source) == ("input", file)
+    assert not any("dump_config_path is not used" in warning for warning in asked.warnings)
+
+
 def test_options_replace_the_file_as_a_whole(config, file, tmp_path):
     config.dump_config.dump_config_path = file
     config.dump_config.enable_dump = True
     config.dump_config.dump_path = str(tmp_path)
     asked = resolve(config)
     assert (asked.mode, asked.source) == ("all", "")
-    assert "dump_config_path is not used" in asked.warnings[0]
+    assert "dump_config_path is not used: dump_path is set" in asked.warnings[0]
 
 
 def test_the_captured_graph_modes_have_no_operator_dump(config, file):

@@ -79,8 +79,8 @@ class DumpRequest:
 def resolve(config: CompilerConfig) -> Optional[DumpRequest]:
     """Checks ``config`` as a whole and says what it asks for; None when no operator of a graph is to be dumped.
 
-    ``dump_config_path`` alone: the file counts and the other options of ``dump_config`` do not. ``enable_dump``: the
-    options count, and a file given beside them is replaced as a whole.
+    ``dump_config_path``: the file counts, with ``enable_dump`` or without. Where ``enable_dump`` is set and another
+    option of ``dump_config`` is, too, the options count, and the file is replaced as a whole.
 
     Raises:
         ConfigurationError: all errors at once, each with place, reason and advice.
@@ -89,17 +89,20 @@ def resolve(config: CompilerConfig) -> Optional[DumpRequest]:
     warnings: list[str] = []
     request: Optional[DumpRequest] = None
     if config.mode.value == "max-autotune":
-        if config.dump_config.enable_dump:
+        file = config.dump_config.dump_config_path.value
+        beside = _options_beside_file(config) if config.dump_config.enable_dump else []
+        if config.dump_config.enable_dump and (file is None or beside):
             request = _request_of_options(config, problems)
-            if config.dump_config.dump_config_path.value is not None:
+            if file is not None:
+                set_too = ", ".join(beside)
                 warnings.append(
-                    "dump_config_path is not used: enable_dump is set, and options replace the file as a whole."
+                    f"dump_config_path is not used: {set_too} is set, and options replace the file as a whole."
                 )
-        elif config.dump_config.dump_config_path.value is not None:
+        elif file is not None:
             from assay.torch.graph._dump_json import read_dump_json
 
             try:
-                request = read_dump_json(config.dump_config.dump_config_path.value)
+                request = read_dump_json(file)
             except ConfigurationError as error:
                 raise ConfigurationError([*problems, *error.problems], error.path) from None
     if problems:
@@ -117,6 +120,12 @@ def resolve(config: CompilerConfig) -> Optional[DumpRequest]:
         constants=bool(config.execution.dump_constants),
         warnings=(*request.warnings, *warnings),
     )
+
+
+def _options_beside_file(config: CompilerConfig) -> list[str]:
+    """Options of ``dump_config`` that were set and that a dump JSON could say."""
+    no_key = ("enable_dump", "dump_config_path", "data_dump_stage")
+    return [name for name, leaf in config.dump_config.leaves() if leaf.changed and name not in no_key]
 
 
 def _scene_of_environment() -> str:

@@ -11,6 +11,7 @@ import numbers
 import os
 import time
 import weakref
+from difflib import get_close_matches
 from typing import Any, Optional
 
 import assay
@@ -217,6 +218,8 @@ class Registration:
         self._named: list[Any] = []
         self._apis: Optional[ApiWrappers] = None
         self._planned: list[str] = []
+        self._names: list[str] = []  # of all modules
+        self._weights = 0  # that were dumped
         self._manifest: Optional[Manifest] = None  # until every hook is installed
         self._pid = os.getpid()
         self._dump_dir: str = os.path.abspath(config.dump_dir)  # the host may change its working folder
@@ -256,6 +259,8 @@ class Registration:
         self._manifest = manifest
         atexit.register(self._close_at_exit)
         _say_what_hides_modules(model)
+        if "api" not in config.mode:  # names of functions are known when they are called
+            self._say_what_matches_nothing()
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -280,6 +285,8 @@ class Registration:
         # A forked child that never ran the model shares the folder with its parent, whose manifest it must not finish.
         if os.getpid() == self._pid and self._manifest is not None:
             self._manifest.finish(self._dump_dir, self._planned, self.dumper.counters())
+            if "api" in self._config.mode and self.dumper.counters()["bytes"] == 0:
+                self._say_what_matches_nothing()
 
     def _hook_modules(self, model: Any) -> None:
         # A post hook that torch also calls after an exception keeps the name stack balanced; older torch versions
@@ -300,6 +307,7 @@ class Registration:
                 continue
             seen.add(id(module))
             is_root = module is model
+            self._names.append(name)
             selected = self._config.layer_pattern.match(name) is not None
             if selected and self._takes(module):
                 self._planned.append(name)
@@ -325,6 +333,25 @@ class Registration:
         wanted = tuple(entry for entry in classes if isinstance(entry, type))
         return "module" in self._config.mode and (not classes or isinstance(module, wanted))
 
+    def _say_what_matches_nothing(self) -> None:
+        config = self._config
+        if self._planned or self._weights > 0 or config.dump_last_logits:
+            return
+        if config.layer_name is not None and not any(map(config.layer_pattern.match, self._names)):
+            near = get_close_matches(config.layer_name.replace("*", ""), self._names, n=3, cutoff=0.5)
+            hint = f"the nearest are {', '.join(map(repr, near))}" if near else "they begin with 'root'"
+            warn_once(
+                ("layer_name", config.layer_name),
+                f"layer_name {config.layer_name!r} matches no name of this model, and nothing is dumped: {hint}; "
+                "'*' stands for any characters, and the whole name must match.",
+            )
+        elif config.module_list and "module" in config.mode:
+            classes = ", ".join(getattr(entry, "__name__", repr(entry)) for entry in config.module_list)
+            warn_once(
+                ("module_list", classes),
+                f"no module that is asked for is one of module_list ({classes}), and nothing is dumped.",
+            )
+
     def _dump_weights(self, model: Any) -> None:
         folder = os.path.join(self._dump_dir, "weights")
         os.makedirs(folder, exist_ok=True)
@@ -332,6 +359,7 @@ class Registration:
             full_name = printable(f"root.{name}")
             file_name = _capture.torch_tree_name(full_name, len(".pth.tmp")) + ".pth"
             if self._config.layer_pattern.match(full_name):
+                self._weights += 1
                 self.dumper.write_pth(os.path.join(folder, file_name), parameter.detach())
         self.dumper.flush()
 

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vendor/msit/folders.hpp"
+
+#include <filesystem>
+
+#include "base/paths.hpp"
+#include "run/folder.hpp"
+
+namespace assay::vendor::msit {
+
+std::string documented_folder(const std::string& path) {
+  if (exists(path)) return path;
+  std::filesystem::path named(path);
+  if (!named.has_filename()) named = named.parent_path();  // "dump/data_dump/"
+  const std::string name = named.filename().string();
+  const bool is_fx = name == "data_dump" || (name.starts_with("gm_") && name.ends_with("_dump"));
+  if (!is_fx && !name.starts_with("dump_")) return path;
+  const std::filesystem::path folder = is_fx ? "msit_fx_dump" : "msit_ge_dump";
+  const std::filesystem::path parent = named.parent_path();
+  const std::string found = (parent.filename() == folder ? parent : parent / folder).string();
+  return run::is_folder(found) ? found : path;
+}
+
+}  // namespace assay::vendor::msit
