@@ -29,14 +29,12 @@ std::string free_folder(const std::string& name) {
 }
 
 /// Captures a run's program with its operators, in as many steps as the run has; `then` follows.
-std::string dump_command(const run::Run& run, const std::string& folder, const std::string& modules,
-                         const std::string& then) {
+std::string dump_command(const run::Run& run, const std::string& folder, const std::string& then) {
   const std::string program = program_of(run);
   const bool has_steps = std::ranges::any_of(
       run.records, [](const run::TensorRecord& record) { return record.step > 0; });
-  return "assay dump --level operator" + std::string(has_steps ? " --steps all" : "") +
-         (modules.empty() ? "" : " --modules " + shell_quote(modules)) + " -o " + folder +
-         " --next " + shell_quote(then) + " -- " + (program.empty() ? "PROGRAM" : program);
+  return "assay dump --level operator" + std::string(has_steps ? " --steps all" : "") + " -o " +
+         folder + " --next " + shell_quote(then) + " -- " + (program.empty() ? "PROGRAM" : program);
 }
 
 // Weights with the digests of the fingerprint would let its program be replayed.
@@ -123,7 +121,7 @@ class Advice {
 
   [[nodiscard]] std::string capture_golden() const {
     const std::string folder = free_folder("golden-operators");
-    return dump_command(golden_, folder, "", on_paths("locate", folder, mine_.path));
+    return dump_command(golden_, folder, on_paths("locate", folder, mine_.path));
   }
 
   /// The run of which something is missing, where that is why nothing can be judged.
@@ -141,11 +139,7 @@ class Advice {
   [[nodiscard]] std::string capture_mine() const {
     if (!has_no_program(mine_, verdict_.mine_level) || is_other_framework(mine_)) return {};
     const std::string folder = free_folder("mine-operators");
-    // The module and what is inside it.
-    const std::string module =
-        verdict_.candidates.empty() ? "" : verdict_.candidates.front().module;
-    return dump_command(mine_, folder, module.empty() ? "" : run::own_name(mine_, module) + "*",
-                        on_paths("locate", golden_.path, folder));
+    return dump_command(mine_, folder, on_paths("locate", golden_.path, folder));
   }
 
   [[nodiscard]] bool has_records(const std::string& node) const {
