@@ -166,6 +166,8 @@ class Comparison:
         worst = [_worst_row(row) for row in self.worst(_html.MOST_ROWS)]
         return _html.fragment(
             "Comparison",
+        if self._located and self._located.first_bad:
+            judged = "bad"  # whatever the limits say
             self.verdict,
             _html.facts(known),
             _html.table("worst rows", _WORST_HEADS, worst, counts["pairs"] - counts["identical"]),

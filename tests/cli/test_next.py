@@ -160,8 +160,8 @@ def test_exchanged_sides_are_put_right(golden, tmp_path):
 
 def test_compare_ends_with_the_command_behind_its_verdict(golden, tmp_path):
     mine = write_run(tmp_path / "mine", gains={1: 1.03})
-    answer, text = answers("compare", golden, mine, "-o", tmp_path / "report")
-    assert (answer["outcome"], answer["exit_status"]) == ("differs", 0)
+    answer, text = answers("compare", golden, mine, "-o", tmp_path / "report", status=1)
+    assert (answer["outcome"], answer["exit_status"]) == ("first_wrong", 1)
     assert answer["next"] == answer["verdict"]["next"] == f"assay show {mine} blocks.1.norm::aten.mul.Tensor.0"
     assert answer["verdict"]["sentence"] in " ".join(text.split())
     assert answer["verdicts"]["weight"] >= 1
