@@ -85,7 +85,7 @@ Caller assay_caller(const CommandRow& row) {
 int unknown_command(const std::string& name) {
   std::vector<std::string> known;
   for (const CommandRow& row : kCommands) known.emplace_back(row.name);
-  return report_error(unknown_word_text("command", name, known), "assay --help lists the commands");
+  return report_usage(unknown_word_text("command", name, known), "assay help");
 }
 
 HelpPage commands_page() {

@@ -129,7 +129,7 @@ def test_nothing_is_overwritten_without_force(assay, tmp_path):
     (tmp_path / "out.npy").write_text("precious")
     result = assay("convert", tmp_path / "in.npy", tmp_path / "out.npy")
     assert result.returncode == 2
-    assert "exists already" in result.stderr and "hint: --force" in result.stderr
+    assert "exists already" in result.stderr and "; --force" in result.stderr
     assert (tmp_path / "out.npy").read_text() == "precious"
     assert assay("convert", tmp_path / "in.npy", tmp_path / "out.npy", "--force").returncode == 0
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), np.zeros(2))
