@@ -212,5 +212,5 @@ def test_nothing_captured(tmp_path):
     assert done.returncode == 0
     answer = json.loads(done.stdout)
     validator("dump").validate(answer)
-    assert (answer["outcome"], answer["next"]) == ("nothing_captured", "assay doctor")
+    assert (answer["outcome"], answer["next"]) == ("nothing_captured", "assay help own-host")
     assert run("dump", "--json", "--require", "-o", tmp_path / "run", "--", "true").returncode == 125

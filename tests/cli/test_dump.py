@@ -321,7 +321,7 @@ def test_a_program_without_atb_and_torch_is_told_apart(tmp_path):
     assert done.stderr == (
         "assay: warning: nothing was captured: no process of it called ATB's probe interface, none imported torch, "
         "and none computed a graph through a ggml scheduler\n"
-        "assay: next: assay doctor\n"
+        "assay: next: assay help own-host\n"
     )
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -339,6 +339,14 @@ def test_the_shell_with_the_probe_in_it_prints_nothing_of_its_own(tmp_path):
 
 
 def test_python_is_not_disturbed_either(tmp_path):
+    page = run("help", "own-host")
+    assert page.returncode == 0
+    assert "numpy.savez" in page.stdout
+
+
+def test_a_program_that_failed_is_no_other_kind_of_host(tmp_path):
+    done = run("dump", "-o", tmp_path / "out", "--", "false")
+    assert done.stderr.endswith("assay: next: assay doctor\n")
     done = run("dump", "-o", tmp_path / "out", "--", sys.executable, "-c", "import sys; print(len(sys.argv))")
     assert (done.returncode, done.stdout) == (0, "1\n")
 

@@ -347,7 +347,7 @@ def test_a_program_without_pytorch_is_said(tmp_path):
     done = locate_programs(tmp_path, "true")
     assert done.returncode == 2
     assert "is the program one that computes with PyTorch?" in done.stderr
-    assert done.stderr.endswith("\nnext: assay doctor\n")
+    assert done.stderr.endswith("\nnext: assay help own-host\n")
 
 
 def test_why_lists_what_clean_stands_on(golden, tmp_path):

@@ -16,9 +16,13 @@ namespace {
 
 using run::Trait;
 
+// Files of arrays: nobody knows which program they are from.
+bool is_of_files(const run::Run& run) { return run.has(Trait::Files); }
+
 // Programs that cannot be captured as aten operators: golden's function is not to be had.
 bool is_other_framework(const run::Run& run) {
-  return run.has(Trait::AtbOperations) || run.has(Trait::GeOperators) || run.has(Trait::FxNodes);
+  return run.has(Trait::AtbOperations) || run.has(Trait::GeOperators) || run.has(Trait::FxNodes) ||
+         is_of_files(run);
 }
 
 // A name that is free, so that the line can be run again.
@@ -84,7 +88,7 @@ class Advice {
       case VerdictOutcome::CannotJudge:
         break;
     }
-    if (!would_operators_tell(verdict_)) return {};
+    if (!would_operators_tell(verdict_) || is_of_files(golden_)) return {};
     if (wants_weights(golden_))
       return asked_.golden_weights ? "" : on_runs("locate") + " --golden-weights CHECKPOINT";
     if (has_no_program(golden_, verdict_.golden_level)) {
@@ -101,14 +105,19 @@ class Advice {
     if (verdict_.outcome == VerdictOutcome::CannotJudge) {
       if (const run::Run* run = unfinished(); run != nullptr)
         return "assay verify " + path_word(run->path);
-      if (!would_operators_tell(verdict_) && !asked_.tables) return on_runs("compare");
+      const bool tables_tell = !would_operators_tell(verdict_) || is_of_files(golden_);
+      if (tables_tell && !asked_.tables) return on_runs("compare");
+      if (is_of_files(golden_))
+        return asked_.page ? show_all() : on_runs("compare") + " --html page.html";
     }
     if (!asked_.why) return on_runs("locate") + " --why";
     if (!asked_.page) return on_runs("compare") + " --html page.html";
-    return "assay show " + path_word(mine_.path);
+    return show_all();
   }
 
  private:
+  [[nodiscard]] std::string show_all() const { return "assay show " + path_word(mine_.path); }
+
   /// "assay locate golden mine --ranks 0"
   [[nodiscard]] std::string on_runs(const std::string& command) const {
     return on_paths(command, golden_.path, mine_.path);
