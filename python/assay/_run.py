@@ -13,6 +13,7 @@ import numpy as np
 
 from assay import _core
 from assay._page import show_page
+from assay._pandas import pandas_or_raise
 from assay._run_fragment import run_fragment
 from assay._selection import Selection, choose, no_such_name
 from assay.errors import Error, FormatError
@@ -268,9 +269,9 @@ class Records(Sequence[Record]):
             >>> table = assay.open("golden").to_pandas()  # doctest: +SKIP
             >>> table[table.role == "output"].groupby("op_type").l2_norm.median()  # doctest: +SKIP
         """
-        import pandas
-
-        table = pandas.DataFrame([_row(record) for record in self], columns=list(_COLUMNS))
+        table = pandas_or_raise("the list of records").DataFrame(
+            [_row(record) for record in self], columns=list(_COLUMNS)
+        )
         return table.astype(_COLUMN_TYPES)
 
     def __repr__(self) -> str:

@@ -535,3 +535,13 @@ def test_the_end_of_the_interpreter_is_silent(tmp_path: Path) -> None:
         run = assay.open(tmp_path / name)
         assert run.coverage.complete and len(run) > 0, name
         assert run.verify() == ()
+
+
+@pytest.mark.parametrize("make", ["comparison", "records", "opcheck"])
+def test_tables_without_pandas_say_what_to_install(tmp_path, monkeypatch, make):
+    run = write_run(tmp_path / "run")
+    made = {"comparison": lambda: assay.compare(run, run), "records": lambda: assay.open(run),
+            "opcheck": lambda: assay.opcheck(run)}[make]()  # fmt: skip
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"needs pandas: pip install pandas; without it .* has the same"):
+        made.to_pandas()
