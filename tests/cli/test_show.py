@@ -14,7 +14,10 @@ import pytest
 import torch
 from assay_command import write_native_run, write_small_hook_dump
 from atb_files import write_bin
+from operator_runs import write_run
 from safetensors.torch import save_file
+
+from assay import open as opened
 
 
 @pytest.fixture
@@ -376,3 +379,14 @@ def test_control_characters_in_names_do_not_reach_the_terminal(assay, tmp_path):
     assert result.returncode == 0, result.stderr
     assert "\x1b" not in result.stdout
     assert "a?[31mb" in result.stdout
+
+
+def test_a_killed_capture_of_operators_did_not_capture_more_than_was_planned(assay, tmp_path):
+    run = write_run(tmp_path / "run")
+    modules = {name for name in opened(run).nodes if "::" not in name}
+    # As a capture writes it when it begins.
+    manifest = {"format": "assay-run", "version": 1, "complete": False}
+    manifest["coverage"] = {"planned": len(modules) + 1, "captured": 0, "missed": []}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    shown = assay("show", run).stdout
+    assert f"\n  captured {len(modules)} of {len(modules) + 1} nodes\n" in shown
