@@ -506,9 +506,9 @@ def read_tensor(path: Path, member: Optional[str] = None) -> np.ndarray:
     """
     core = _core.open_run(os.fsencode(path))
     records = [core.record(index) for index in range(len(core))]
-    tensors = [r for r in records if r.has_bytes and (member is None or r.slot == member)]
+    tensors = [r for r in records if r.has_bytes and member in (None, r.slot, r.member)]
     if not core.is_file or len(tensors) != 1:
-        names = ", ".join(repr(r.slot) for r in records[:5] if r.has_bytes)
+        names = ", ".join(repr(r.member or r.slot) for r in records[:5] if r.has_bytes)
         what = f"holds {len(tensors)} tensors that fit, among: {names}" if core.is_file else "is a folder"
         raise FormatError("Usage", what, os.fspath(path))
     return _to_numpy(tensors[0].load())
