@@ -31,7 +31,7 @@ def _become_assay(name: str) -> NoReturn:
     path = find_assay()
     if path is None:
         print("error: the command 'assay' is neither beside this Python nor on PATH", file=sys.stderr)
-        print("hint: pip install assay-llm", file=sys.stderr)
+        print("next: pip install assay-llm", file=sys.stderr)
         raise SystemExit(2)
     # The native command tells by its own name that the old grammar is meant.
     os.execv(path, [name, *sys.argv[1:]])

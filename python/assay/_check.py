@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Optional, Union
 
 from . import _html
+from ._pandas import pandas_or_raise
 
 # Native, without a stub: this file has its types.
 _opcheck: Any = importlib.import_module("assay._opcheck")
@@ -59,10 +60,12 @@ class OpcheckReport:
         return [row for row in self.rows if row["result"] in ("FAILED", "ERROR")]
 
     def to_pandas(self) -> Any:
-        """The rows as a ``pandas.DataFrame``. Needs pandas."""
-        import pandas
+        """The rows as a ``pandas.DataFrame``.
 
-        return pandas.DataFrame(self.rows)
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return pandas_or_raise(".rows").DataFrame(self.rows)
 
     def write(self, folder: PathLike, formats: Sequence[str] = ("xlsx",)) -> list[str]:
         """Writes ``opcheck_result_{time}`` in the formats ``xlsx``, ``csv``, ``jsonl``, ``html``; returns the paths.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 from . import _core, _html
 from ._page import show_page
 from ._pairs import PathLike, TokenMap, json_text, token_pairs
+from ._pandas import pandas_or_raise
 from ._parallel import Parallel, sizes_text
 
 if TYPE_CHECKING:
@@ -114,10 +115,12 @@ class Comparison:
         return self._native.counts()
 
     def to_pandas(self) -> Any:
-        """The rows as a ``pandas.DataFrame``. Needs pandas."""
-        import pandas
+        """The rows as a ``pandas.DataFrame``.
 
-        return pandas.DataFrame(self.rows)
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return pandas_or_raise(".rows").DataFrame(self.rows)
 
     def write(self, path: PathLike) -> None:
         """Writes the report; the ending chooses the format: ``.csv``, ``.xlsx`` or ``.jsonl``.
@@ -163,6 +166,8 @@ class Comparison:
             ("located", _html.prose(self._located and self._located.sentence)),
         ]
         judged = {True: "good", False: "bad", None: ""}[self.passed]
+        if self._located and self._located.first_bad:
+            judged = "bad"  # whatever the limits say
         worst = [_worst_row(row) for row in self.worst(_html.MOST_ROWS)]
         return _html.fragment(
             "Comparison",

@@ -119,6 +119,9 @@ class Record:
     def slot(self) -> str: ...
 
     @property
+    def member(self) -> str: ...
+
+    @property
     def call(self) -> int: ...
 
     @property

@@ -13,6 +13,7 @@ import numpy as np
 
 from assay import _core
 from assay._page import show_page
+from assay._pandas import pandas_or_raise
 from assay._run_fragment import run_fragment
 from assay._selection import Selection, choose, no_such_name
 from assay.errors import Error, FormatError
@@ -268,9 +269,9 @@ class Records(Sequence[Record]):
             >>> table = assay.open("golden").to_pandas()  # doctest: +SKIP
             >>> table[table.role == "output"].groupby("op_type").l2_norm.median()  # doctest: +SKIP
         """
-        import pandas
-
-        table = pandas.DataFrame([_row(record) for record in self], columns=list(_COLUMNS))
+        table = pandas_or_raise("the list of records").DataFrame(
+            [_row(record) for record in self], columns=list(_COLUMNS)
+        )
         return table.astype(_COLUMN_TYPES)
 
     def __repr__(self) -> str:
@@ -505,9 +506,9 @@ def read_tensor(path: Path, member: Optional[str] = None) -> np.ndarray:
     """
     core = _core.open_run(os.fsencode(path))
     records = [core.record(index) for index in range(len(core))]
-    tensors = [r for r in records if r.has_bytes and (member is None or r.slot == member)]
+    tensors = [r for r in records if r.has_bytes and member in (None, r.slot, r.member)]
     if not core.is_file or len(tensors) != 1:
-        names = ", ".join(repr(r.slot) for r in records[:5] if r.has_bytes)
+        names = ", ".join(repr(r.member or r.slot) for r in records[:5] if r.has_bytes)
         what = f"holds {len(tensors)} tensors that fit, among: {names}" if core.is_file else "is a folder"
         raise FormatError("Usage", what, os.fspath(path))
     return _to_numpy(tensors[0].load())

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any, Optional, Union
 
+from assay._pandas import pandas_or_raise
 from assay._text_metrics import TextMetric, get_metric
 
 __all__ = ["Analyzer", "CaseFilter", "Synthesizer"]
@@ -135,9 +136,7 @@ class Synthesizer:
 
     def to_df(self, *, errors: str = "trunc") -> Any:
         """The same as a pandas data frame; needs pandas."""
-        import pandas
-
-        return pandas.DataFrame(self.table(errors))
+        return pandas_or_raise("table()").DataFrame(self.table(errors))
 
     def to_csv(self, *, errors: str = "trunc") -> Optional[str]:
         """Writes msit_bad_case/synthesizer/{time in China}.csv and returns its path; nothing for an empty table.

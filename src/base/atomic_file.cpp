@@ -34,6 +34,15 @@ Status make_directories(const std::string& path, unsigned mode) {
   return fail(errno_error(reason, "create folder", path));
 }
 
+Result<std::string> make_new_directory(const std::string& path, unsigned mode) {
+  std::string candidate = path;
+  for (int number = 1; ::mkdir(candidate.c_str(), mode) != 0; ++number) {
+    if (errno != EEXIST) return fail(errno_error(errno, "create folder", candidate));
+    candidate = path + "_" + std::to_string(number);
+  }
+  return candidate;
+}
+
 Status write_all(int fd, ByteSpan content, const std::string& path_for_errors) {
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());

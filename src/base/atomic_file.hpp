@@ -11,6 +11,9 @@ namespace assay {
 /// mode    permission bits of the folders it creates, subject to the umask
 [[nodiscard]] Status make_directories(const std::string& path, unsigned mode = 0777);
 
+/// Creates a folder that nobody has: `path`, or it with _1, _2 ... behind it. Returns its path.
+[[nodiscard]] Result<std::string> make_new_directory(const std::string& path, unsigned mode);
+
 /// Writes to `<path>.tmp<pid>` in the same folder and renames it over `path`. The temporary file is
 /// removed when anything fails. The parent folder must exist.
 /// errors  NoSpace | Permission | NotFound | Io

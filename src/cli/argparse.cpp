@@ -430,7 +430,7 @@ int usage_error(const Command& command, const Words& words, const std::string& m
     const std::string_view name = std::string_view(caller.program).substr(kOurName.size());
     return report_failure(name, {Errc::Usage, {}, std::nullopt, message}, {}, wants_json(words));
   }
-  if (caller.is_ours()) return report_error(message, caller.program + " --help lists the options");
+  if (caller.is_ours()) return report_usage(message, caller.program + " --help");
   std::fprintf(stderr, "usage: %s\n%s: error: %s\n", usage_of(command).c_str(),
                caller.program.c_str(), printable(message).c_str());
   return kUsageOrInput;

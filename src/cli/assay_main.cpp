@@ -20,14 +20,13 @@ int run_without_command(const Words& words) {
   if (word == "--help" || word == "-h") return print_help(commands_page());
   if (word == "--version" || word == "-V") {
     if (words.size() > 1 && words[1] != "--verbose")
-      return report_error(unknown_word_text("option", words[1], {"--verbose"}),
+      return report_usage(unknown_word_text("option", words[1], {"--verbose"}),
                           "assay --version --verbose");
     return print_result(words.size() > 1 ? long_version_text() : version_text(), kSame);
   }
   if (!words.empty() && !word.starts_with('-')) return unknown_command(word);
   if (!words.empty())
-    return report_error(unknown_word_text("option", word, {"--help", "--version"}),
-                        "assay --help lists the commands");
+    return report_usage(unknown_word_text("option", word, {"--help", "--version"}), "assay help");
   // What a newcomer types first deserves the help, a script still sees that nothing was asked.
   std::fputs(help_page_text(commands_page(), help_width()).c_str(), stderr);
   return kUsageOrInput;

@@ -17,15 +17,6 @@ Result<Judged> judge_captured(const JudgeRuns& judge, const std::string& golden,
               "what was captured is nothing that can be judged: " + judged.error().describe());
 }
 
-std::vector<std::string> suspects_of(const locate::Verdict& verdict) {
-  std::vector<std::string> suspects;
-  if (verdict.candidates.empty()) return suspects;
-  const locate::Finding& suspect = verdict.candidates.front();
-  for (const std::string& module : {suspect.module, suspect.also})
-    if (!module.empty()) suspects.push_back(module + "*");
-  return suspects;
-}
-
 }  // namespace
 
 Result<Judged> bisect(const BisectRequest& request, const JudgeRuns& judge,
@@ -54,12 +45,11 @@ Result<Judged> bisect(const BisectRequest& request, const JudgeRuns& judge,
       !locate::would_operators_tell(first.verdict))
     return first;
 
-  const std::vector<std::string> suspects = suspects_of(first.verdict);
-  ASSAY_TRY_STATUS(capture({"mine", request.mine, fine, true, suspects}));
+  // All of them: a part of a program is not judged as the program is.
+  ASSAY_TRY_STATUS(capture({"mine", request.mine, fine, true}));
   ASSAY_TRY(Judged second, judge_captured(judge, golden, fine));
-  // Some modules alone have no logits.
-  if (second.verdict.tokens.positions == 0) second.verdict.tokens = first.verdict.tokens;
-  if (suspects.empty() || second.verdict.outcome == locate::VerdictOutcome::FirstWrong) {
+  if (first.verdict.outcome != locate::VerdictOutcome::FirstWrong ||
+      second.verdict.outcome == locate::VerdictOutcome::FirstWrong) {
     second.notes.push_back("runs: " + golden + ", " + coarse + ", " + fine);
     return second;
   }

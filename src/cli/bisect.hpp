@@ -32,8 +32,7 @@ struct BisectRequest {
 using JudgeRuns = std::function<Result<Judged>(const std::string& golden, const std::string& mine)>;
 
 /// Runs golden with every operator and mine with its modules, and judges. When that is not the last
-/// word, and operators would tell more, runs mine once more with those of the suspect modules, with
-/// all when there is no suspect.
+/// word, and operators would tell more, runs mine once more with its operators.
 ///
 /// errors  Usage (no command, a folder that is taken) | Interrupted | as capture_side() | Invalid
 ///         (what was captured is no run that can be judged)

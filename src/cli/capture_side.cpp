@@ -35,8 +35,6 @@ std::vector<std::string> dump_words(const SideCapture& wanted, const CaptureOpti
   // positions, which are made of one, are not rounded to the type of the run under test.
   words.emplace_back("--weights");
   if (options.host != "torch") words.emplace_back("--caches");
-  for (const std::string& pattern : wanted.modules)
-    words.insert(words.end(), {"--modules", pattern});
   words.emplace_back("--");
   return words;
 }

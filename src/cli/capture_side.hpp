@@ -23,8 +23,7 @@ struct SideCapture {
   std::string side;     // "golden", "mine"
   std::string command;  // of the user, split as a shell would split words
   std::string folder;
-  bool operators = false;                 // not only modules
-  std::vector<std::string> modules = {};  // patterns; empty: all
+  bool operators = false;  // not only modules
 };
 
 /// Runs the program and captures it into a folder of its own.

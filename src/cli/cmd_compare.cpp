@@ -92,14 +92,15 @@ std::string_view word_by_limits(const compare::Comparison& comparison) {
   return counts.failed > 0 ? "beyond_limits" : "not_comparable";
 }
 
-/// What is beyond a limit stays so; else a verdict that was asked for decides.
+/// What is beyond a limit stays so; else a verdict that names an operator, or was asked for, decides.
 void conclude(const CompareRequest& request, CompareOutcome* outcome) {
   outcome->word = word_by_limits(outcome->comparison);
   outcome->exit_status = status_by_limits(outcome->comparison);
-  if (request.verdict && outcome->verdict && outcome->exit_status != kDiffers) {
+  if (outcome->verdict && outcome->exit_status != kDiffers) {
     const locate::Verdict& verdict = *outcome->verdict;
     const int status = exit_status_of(verdict);
-    if (status != kSame || outcome->exit_status == kSame) {
+    const bool decides = request.verdict || status == kDiffers;
+    if (decides && (status != kSame || outcome->exit_status == kSame)) {
       outcome->word = outcome_name(verdict.outcome, verdict.order_known);
       outcome->exit_status = status;
     }
@@ -226,7 +227,12 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
   outcome->notes.insert(outcome->notes.end(), compared->notes.begin(), compared->notes.end());
   outcome->two_files = compared->two_files;
   outcome->comparison = std::move(compared->comparison);
-  return judge.finish(*compared);
+  ASSAY_TRY_STATUS(judge.finish(*compared));
+  // One answer: nothing was asked of the verdict that equal values leave open.
+  if (!request.verdict && outcome->verdict && report::is_same(outcome->comparison) &&
+      outcome->verdict->outcome == locate::VerdictOutcome::CannotJudge)
+    outcome->verdict.reset();
+  return {};
 }
 
 }  // namespace
@@ -317,8 +323,8 @@ std::string first_bad(const CompareOutcome& outcome) {
   return outcome.verdict->candidates.front().node;
 }
 
-bool is_sentence_of_verdict(const CompareRequest& request, const CompareOutcome& outcome) {
-  return request.verdict && outcome.verdict &&
+bool is_sentence_of_verdict(const CompareOutcome& outcome) {
+  return outcome.verdict &&
          outcome.word == outcome_name(outcome.verdict->outcome, outcome.verdict->order_known);
 }
 
@@ -344,8 +350,9 @@ std::string next_of(const CompareRequest& request, const CompareOutcome& outcome
 
 Answer answer_of(const CompareRequest& request, const CompareOutcome& outcome) {
   return {"compare", outcome.word,
-          is_sentence_of_verdict(request, outcome) ? locate::sentence(*outcome.verdict)
-                                                   : report::verdict(outcome.comparison),
+          is_sentence_of_verdict(outcome)
+              ? locate::sentence(*outcome.verdict)
+              : report::verdict(outcome.comparison, outcome.verdict ? &*outcome.verdict : nullptr),
           next_of(request, outcome), outcome.exit_status};
 }
 
@@ -375,6 +382,7 @@ int run_compare(const CompareRequest& request) {
                                          .colour = use_colour(STDOUT_FILENO),
                                          .blocks = use_blocks(),
                                          .first_bad = first_bad(*outcome),
+                                         .verdict = outcome->verdict ? &*outcome->verdict : nullptr,
                                          .why = request.verdict_options.why,
                                          .tokens = request.verdict_options.tokens,
                                          .files = outcome->files};
@@ -383,7 +391,7 @@ int run_compare(const CompareRequest& request) {
   if (outcome->verdict) text += "\n" + report::verdict_text(*outcome->verdict, terminal);
   if (outcome->exit_status == kCannotJudge && !outcome->comparison.damaged &&
       !outcome->comparison.gaps.empty())
-    say("hint", "what of golden needs no partner can be named: --allow-unmatched PATTERN");
+    say("note", "what of golden needs no partner can be named: --allow-unmatched PATTERN");
   const Answer answer = answer_of(request, *outcome);
   if (!request.json) return print_answer(answer, text, false, std::string());
   const report::ComparisonSummary summary{
@@ -509,8 +517,8 @@ Command compare_command(const Caller& caller) {
   command.epilogue =
       "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv), prints the worst rows and names "
       "the first wrong operator.\n"
-      "Exit status: 0 same or no limit given, 1 beyond a limit, 125 not comparable as a whole, 2 "
-      "wrong options or input, 3 our fault.";
+      "Exit status: 0 same, within the limits, or none given; 1 beyond a limit, or a wrong "
+      "operator is named; 125 not comparable as a whole; 2 wrong options or input; 3 our fault.";
   command.ends_with_next = true;
   command.run = [parsed](const ParsedArguments& given) {
     CompareRequest& request = parsed->request;

@@ -116,6 +116,12 @@ std::string mirrored_path(const std::string& in, const run::TensorRecord& record
          std::string(suffix);
 }
 
+/// The key of a record in its file; of a file that holds one tensor the file's name.
+std::string name_in_file(const run::TensorRecord& record) {
+  const bool has_key = record.bytes && !record.bytes->member.empty();
+  return has_key ? record.bytes->member.str() : record.node.str();
+}
+
 /// Where a record goes below OUT: "a/b.npy" for a flat folder, "rank0/0/model.norm/output_0.npy"
 /// for a run.
 std::string relative_path(const run::Run& run, const run::TensorRecord& record,
@@ -126,7 +132,7 @@ std::string relative_path(const run::Run& run, const run::TensorRecord& record,
     path += safe_component(component);
   };
   if (run.has(run::Trait::OneFile)) {
-    add(record.slot.empty() ? record.node : record.slot);
+    add(name_in_file(record));
     return path + std::string(suffix);
   }
   if (run.has(run::Trait::Files)) {
@@ -135,7 +141,11 @@ std::string relative_path(const run::Run& run, const run::TensorRecord& record,
       add(std::string_view(record.node).substr(start, end - start));
       start = end + 1;
     }
-    if (!record.slot.empty()) add(record.slot);
+    if (record.role != Role::Output) {
+      path += "." + record_name(record).substr(record.node.size() + 1);
+    } else if (!record.slot.empty()) {
+      add(record.slot);
+    }
     return path + std::string(suffix);
   }
   add("rank" + std::to_string(record.rank));
@@ -266,7 +276,9 @@ class Converter {
     size_t without_bytes = 0;
     for (const size_t i : select_records(run_, options_.filter)) {
       const run::TensorRecord& record = run_.records[i];
-      if (!options_.member.empty() && record.slot != options_.member) continue;
+      if (!options_.member.empty() && record.slot != options_.member &&
+          name_in_file(record) != options_.member)
+        continue;
       if (target_ == Target::Msprobe || target_ == Target::GeTree) {
         chosen_.push_back(i);
         continue;
@@ -365,7 +377,8 @@ class Converter {
   }
 
   [[nodiscard]] std::string name_in_container(const run::TensorRecord& record) const {
-    if (run_.has(run::Trait::OneFile)) return record.slot.empty() ? record.node : record.slot;
+    if (run_.has(run::Trait::OneFile)) return name_in_file(record);
+    if (run_.has(run::Trait::Files) && record.role != Role::Output) return record_name(record);
     if (run_.has(run::Trait::Files))
       return record.node + (record.slot.empty() ? "" : "/" + record.slot);
     if (record.role == Role::Weight || record.role == Role::Buffer) return record_name(record);

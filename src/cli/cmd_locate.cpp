@@ -73,7 +73,8 @@ int run_locate(const LocateRequest& request) {
     const Error& error = located.error();
     const bool of_programs = !request.bisect.golden.empty() && error.code != Errc::Usage;
     return report_failure("locate", error, {}, request.json,
-                          of_programs ? "assay doctor"
+                          of_programs && error.code == Errc::NotFound ? own_host_command()
+                          : of_programs                               ? "assay doctor"
                           : error.code == Errc::NothingInCommon
                               ? "assay show " + shell_quote(request.my_path)
                               : "");

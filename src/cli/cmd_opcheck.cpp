@@ -95,6 +95,7 @@ struct Request {
   report::OpcheckTableOptions table;
   Words algorithms;
   Words formats = {"xlsx"};
+  std::string html;  // path of the page; empty: none
   std::set<std::string> fail_on;
   std::string log_level = "info";
   bool rerun = false;
@@ -222,9 +223,10 @@ Result<Checked> check(const Request& request, bool operators) {
   Checked outcome;
   report::OpcheckTableOptions table = request.table;
   table.by_rounding = subject.operators != nullptr;
-  ASSAY_TRY(report::OpcheckWriter writer,
-            report::OpcheckWriter::open(
-                {request.output, report::opcheck_timestamp(), request.formats}, table));
+  ASSAY_TRY(
+      report::OpcheckWriter writer,
+      report::OpcheckWriter::open(
+          {request.output, report::opcheck_timestamp(), request.formats, request.html}, table));
   opcheck::CheckOptions options = request.check;
   Status written;
   options.finished = [&](const opcheck::CaseResult& result) {
@@ -333,6 +335,7 @@ int run_ours(const ToolCall& call, Request& request) {
   if (request.rerun) return refused(usage(rerun_refusal()));
   if (request.input.empty()) return refused(usage("no run was given: assay opcheck RUN"));
   if (const Status ready = complete(&request); !ready) return refused(ready.error());
+  if (const Status page = check_page_path(request.html); !page) return refused(page.error());
   const Result<Checked> outcome = check(request, true);
   if (!outcome) return refused(outcome.error(), hint_for(outcome.error()));
   if (outcome->report.cases.empty() && !outcome->report.interrupted)
@@ -459,8 +462,10 @@ void add_judging_rows(Command& command, Request& request) {
               parsed_into(request.check.standard, parse_standard));
   command.add("--format {xlsx,csv,json,jsonl,html} ...", "Report files, default xlsx.",
               formats_into(request.formats));
-  if (command.caller.is_ours())
+  if (command.caller.is_ours()) {
+    command.add("--html FILE", "One page to open in a browser, without a network", request.html);
     command.add("--json", "One JSON object for programs, instead of the table.", request.json);
+  }
   command.add("--fail-on {failed,error,not_supported,none} ...",
               command.caller.is_ours() ? "What makes the exit status 1, default: failed error."
                                        : "What makes the exit status 1, default: none.",

@@ -13,6 +13,7 @@
 
 #include "base/display.hpp"
 #include "base/json_text.hpp"
+#include "base/shell_words.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/commands.hpp"
@@ -521,14 +522,11 @@ int run_show(const ShowOptions& options) {
         "assay show RUN takes a run folder, a step or module folder, or a tensor file");
   const std::vector<size_t> chosen = select_records(*run, options.filter);
   if (chosen.empty() && options.narrowed) {
-    std::string hint = "assay show " + options.run + " lists what there is";
-    const std::vector<std::string> similar = similar_names(*run, options.filter.name, 3);
-    for (size_t i = 0; i < similar.size(); ++i)
-      hint += (i == 0 ? "; similar: " : ", ") + printable(similar[i]);
-    return report_error("no record of " + options.run + " fits" +
+    return report_usage("no record of " + options.run + " fits" +
                             (options.filter.name.empty() ? std::string(" these steps and ranks")
-                                                         : " '" + options.filter.name + "'"),
-                        hint);
+                                                         : " '" + options.filter.name + "'") +
+                            guess(*run, options.filter.name),
+                        "assay show " + shell_quote(options.run));
   }
   if (!options.html.empty()) {
     const Status written =

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `assay verify RUN`: whether a run is as its capture left it.   docs/commands/verify.md
+#include <algorithm>
+#include <map>
 #include <memory>
 
 #include "base/shell_words.hpp"
@@ -63,6 +65,29 @@ Answer answer_of(const run::Run& run, const run::Verification& verified) {
   return answer;
 }
 
+/// "FILE: what"; of several faults of a file its name once, and the first of them below it.
+std::string damage_text(const std::vector<run::Damage>& damage) {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> order;  // of files
+  std::map<std::string, std::vector<std::string>> faults;
+  for (const run::Damage& one : damage) {
+    std::vector<std::string>& of_file = faults[one.file];
+    if (of_file.empty()) order.push_back(one.file);
+    of_file.push_back(one.what);
+  }
+  std::string text;
+  for (const std::string& file : order) {
+    const std::vector<std::string>& all = faults.at(file);
+    text += printable(file) + ": " +
+            (all.size() == 1 ? printable(all[0]) : counted(all.size(), "fault")) + "\n";
+    for (size_t i = 0; all.size() > 1 && i < std::min(kShown, all.size()); ++i)
+      text += "  " + printable(all[i]) + "\n";
+    if (all.size() > kShown)
+      text += "  and " + std::to_string(all.size() - kShown) + " more, which --json lists\n";
+  }
+  return text;
+}
+
 JsonObject json_of(const Answer& answer, const run::Verification& verified) {
   const auto damage = [](const run::Damage& one) {
     return JsonObject().add("file", one.file).add("what", one.what).text();
@@ -97,10 +122,8 @@ int run_verify(const VerifyRequest& request) {
     say("interrupted", "not everything was read");
     return kInterrupted;
   }
-  std::string text;
-  for (const run::Damage& one : verified->damage) text += printable(one.describe()) + "\n";
   const Answer answer = answer_of(*run, *verified);
-  return print_answer(answer, text + answer.sentence + "\n", request.json,
+  return print_answer(answer, damage_text(verified->damage) + answer.sentence + "\n", request.json,
                       json_of(answer, *verified));
 }
 

@@ -18,8 +18,8 @@ namespace assay::cli {
 
 void say(std::string_view kind, std::string_view sentence) {
   std::string text = std::string(kind) + ": " + printable(sentence);
-  // A hint may be a command to paste: it stays on its line.
-  if (const auto width = terminal_columns(STDERR_FILENO); width && kind != "hint")
+  // A command to paste stays on its line.
+  if (const auto width = terminal_columns(STDERR_FILENO); width && kind != "next")
     text = report::hanging(text, 2, static_cast<size_t>(*width));
   std::fprintf(stderr, "%s\n", text.c_str());
 }
@@ -32,8 +32,14 @@ int print_result(std::string_view text, int exit_status) {
 }
 
 int report_error(std::string_view message, std::string_view hint) {
-  say("error", message);
-  if (!hint.empty()) say("hint", hint);
+  say("error",
+      hint.empty() ? std::string(message) : std::string(message) + "; " + std::string(hint));
+  return kUsageOrInput;
+}
+
+int report_usage(std::string_view message, std::string_view next) {
+  report_error(message);
+  say("next", next);
   return kUsageOrInput;
 }
 

@@ -24,6 +24,8 @@ int print_result(std::string_view text, int exit_status);
 /// Prints "error: <sentence>" and, when not empty, "hint: <sentence>" to stderr. Returns
 /// kUsageOrInput.
 int report_error(std::string_view message, std::string_view hint = {});
+/// The same, and the command to go on with: "next: assay help show".
+int report_usage(std::string_view message, std::string_view next);
 /// The same for an Error of the library, with path and offset; Errc::Internal returns kOurFault.
 int report_error(const Error& error, std::string_view hint = {});
 

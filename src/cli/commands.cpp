@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/suggest.hpp"
+#include "engines/engines.hpp"
 
 namespace assay::cli {
 namespace {
@@ -58,9 +59,36 @@ constexpr CommandRow kCommands[] = {
     {"help", "", "Explains a command: assay help compare", help_command},
 };
 
-/// The page of a command, of all when none is named.
+/// What to do with a program that no capture knows: docs/guide/own-host.md in short.
+HelpPage own_host_page() {
+  std::string known = "PyTorch, ATB";
+  for (const locate::Engine* engine : engines::all()) known += ", " + std::string(engine->name());
+  return {
+      .usage = "assay help own-host",
+      .description =
+          "assay dump captures " + known +
+          ". Every other program (JAX, ONNX Runtime, "
+          "NumPy, an engine of one's own) saves what it computed, in one of these ways; all "
+          "commands read it then.\n",
+      .groups = {{"ways",
+                  {{"arrays with names",
+                    "One file a tensor in a folder, or all in one npz: NODE.output, NODE.input.0, "
+                    "NODE.weight, with the paths of modules as NODE (layers.0.mlp)."},
+                   {"a native run",
+                    "A line of JSON a tensor and a file with the bytes: 30 lines in any language, "
+                    "examples/own_host.py. It holds steps, ranks, order, and operators."},
+                   {"modules of PyTorch in a loop of your own",
+                    "with assay.capture(model, \"mine\"): around it."}}}},
+      .epilogue =
+          "example:\n  numpy.savez(\"mine.npz\", **{\"layers.0.mlp.output\": y, "
+          "\"layers.0.mlp.weight\": w})\n  assay compare golden.npz mine.npz\n\nMore: "
+          "docs/guide/own-host.md, docs/formats/native.md"};
+}
+
+/// The page of a command or of a topic, of all when none is named.
 int explain(const std::string& name) {
   if (name.empty()) return print_help(commands_page());
+  if (name == kOwnHostTopic) return print_help(own_host_page());
   const CommandRow* row = find_command(name);
   if (row == nullptr) return unknown_command(name);
   return run_command(row->make(assay_caller(*row)), {"--help"});
@@ -82,10 +110,12 @@ Caller assay_caller(const CommandRow& row) {
   return {DumpName::Assay, "assay " + std::string(row.name)};
 }
 
+std::string own_host_command() { return "assay help " + std::string(kOwnHostTopic); }
+
 int unknown_command(const std::string& name) {
   std::vector<std::string> known;
   for (const CommandRow& row : kCommands) known.emplace_back(row.name);
-  return report_error(unknown_word_text("command", name, known), "assay --help lists the commands");
+  return report_usage(unknown_word_text("command", name, known), "assay help");
 }
 
 HelpPage commands_page() {
@@ -111,7 +141,7 @@ HelpPage commands_page() {
 Command help_command(const Caller& caller) {
   Command command(caller, "Explains a command.");
   const auto name = std::make_shared<std::string>();
-  command.add("COMMAND", "The command; all are listed without one", *name);
+  command.add("COMMAND", "The command, or own-host; all are listed without one", *name);
   command.example = "assay help compare";
   command.run = [name](const ParsedArguments&) { return explain(*name); };
   return command;

@@ -60,6 +60,11 @@ int unknown_command(const std::string& name);
 [[nodiscard]] Command twin_command(const Caller& caller);
 [[nodiscard]] Command verify_command(const Caller& caller);
 
+/// What `assay help` explains besides commands: programs that no capture knows.
+inline constexpr std::string_view kOwnHostTopic = "own-host";
+/// "assay help own-host"
+[[nodiscard]] std::string own_host_command();
+
 // The grammars of the original's converters, under `convert`.
 [[nodiscard]] bool is_dump_convert(const Words& words);
 [[nodiscard]] Command dump_convert_command(const Caller& caller);

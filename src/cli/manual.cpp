@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `assay man COMMAND`: the help of a command as a manual page (roff, man(7)).
+// `assay man COMMAND`: the help of a command as a manual page (roff, man(7)); on a terminal as text.
+#include <unistd.h>
+
 #include <memory>
 
 #include "base/ascii.hpp"
@@ -83,6 +85,9 @@ int run_man(const ManualRequest& request) {
   if (!request.folder.empty()) return write_all_manuals(request.folder);
   const CommandRow* row = find_command(request.command);
   if (row == nullptr && !request.command.empty()) return unknown_command(request.command);
+  // Nobody reads roff on a screen.
+  if (::isatty(STDOUT_FILENO) == 1)
+    return print_help(row == nullptr ? commands_page() : help_page(row->make(assay_caller(*row))));
   return print_result(manual_of(row).text, kSame);
 }
 

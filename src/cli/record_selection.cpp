@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "cli/list_text.hpp"
 
@@ -25,6 +26,7 @@ std::string record_label(const run::TensorRecord& record) {
 
 std::string record_label(const run::Run& run, const run::TensorRecord& record) {
   if (!run.has(run::Trait::Files)) return record_label(record);
+  if (record.role != Role::Output) return record_name(record);
   return record.node + (record.slot.empty() ? "" : " " + record.slot);
 }
 
@@ -74,6 +76,7 @@ int match_quality(const run::TensorRecord& record, const std::string& name, bool
                : 0;
   }
   if (record.node == name || full == name || record.slot == name) return 2;
+  if (record.bytes && !record.bytes->member.empty() && record.bytes->member == name) return 2;
   if (record.bytes && record.bytes->file == name) return 2;
   return ends_with_component(record.node, name) || ends_with_component(full, name) ? 1 : 0;
 }
@@ -100,16 +103,24 @@ std::vector<size_t> select_records(const run::Run& run, const RecordFilter& filt
   return chosen;
 }
 
-std::vector<std::string> similar_names(const run::Run& run, const std::string& name, size_t count) {
+std::string guess(const run::Run& run, const std::string& name) {
+  constexpr size_t kMost = 3;
   const std::string wanted = name.substr(name.rfind('.') + 1);
-  std::vector<std::string> names;
+  std::vector<std::string> nodes, similar;
   for (const run::TensorRecord& record : run.records) {
-    if (names.size() == count) break;
-    if (wanted.empty() || record.node.find(wanted) == std::string::npos) continue;
-    if (std::find(names.begin(), names.end(), record.node) == names.end())
-      names.push_back(record.node);
+    if (nodes.empty() || nodes.back() != record.node.str()) nodes.push_back(record.node);
   }
-  return names;
+  if (std::string nearest = nearest_word(name, nodes); !nearest.empty())
+    return "; did you mean " + printable(nearest) + "?";
+  for (const std::string& node : nodes) {
+    if (similar.size() == kMost || wanted.empty()) break;
+    if (node.find(wanted) != std::string::npos && std::ranges::find(similar, node) == similar.end())
+      similar.push_back(node);
+  }
+  std::string text;
+  for (const std::string& node : similar)
+    text += (text.empty() ? "; did you mean " : " or ") + printable(node);
+  return text.empty() ? text : text + "?";
 }
 
 }  // namespace assay::cli

@@ -37,8 +37,8 @@ struct RecordFilter {
 /// names that only end with it.
 [[nodiscard]] std::vector<size_t> select_records(const run::Run& run, const RecordFilter& filter);
 
-/// Names that the user may have meant, for a hint: at most `count`.
-[[nodiscard]] std::vector<std::string> similar_names(const run::Run& run, const std::string& name,
-                                                     size_t count);
+/// "; did you mean model.norm?" behind the sentence that no record has this name; empty where none is
+/// near.
+[[nodiscard]] std::string guess(const run::Run& run, const std::string& name);
 
 }  // namespace assay::cli

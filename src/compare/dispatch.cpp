@@ -106,8 +106,10 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   if (wanted.weights) return compare_checkpoints(golden_path, my_path, options);
   if (run::is_manual_mapping(golden_path)) return compare_named_pairs(golden_path, options);
   ComparedPaths out;
-  if (is_folder(golden_path) != is_folder(my_path) &&
-      !run::is_fingerprint(is_folder(golden_path) ? my_path : golden_path)) {
+  const std::string& file = is_folder(golden_path) ? my_path : golden_path;
+  // An npz is a folder of arrays in one file.
+  if (is_folder(golden_path) != is_folder(my_path) && !file.ends_with(".npz") &&
+      !run::is_fingerprint(file)) {
     for (const std::string& path : {golden_path, my_path}) ASSAY_TRY_STATUS(file_facts(path));
     return fail(Errc::WrongKind, "The golden_path and my_path must both be directory or file.");
   }

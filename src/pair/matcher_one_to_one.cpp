@@ -55,8 +55,9 @@ std::map<std::string, size_t> Matcher::unused_keys(const MatchSide& side,
   for (const auto& [name, records] : nodes) {
     for (const size_t i : records) {
       const TensorRecord& record = side.run.records[i];
-      if (record.slot.empty() || side.used[i] || !is_candidate(record)) continue;
-      std::string key = run::without_wrappers(record.slot);
+      if (!record.bytes || record.bytes->member.empty() || side.used[i] || !is_candidate(record))
+        continue;
+      std::string key = run::without_wrappers(record.bytes->member);
       if (!keys.emplace(key, i).second) repeated.insert(std::move(key));
     }
   }

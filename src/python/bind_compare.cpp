@@ -219,7 +219,10 @@ Status write_page(ComparisonObject& self, const std::string& path) {
         locate::locate(self.golden, self.mine, self.comparison.pairs, options);
     if (found) {
       verdict = *std::move(found);
-      page.verdict = &*verdict;
+      // As `assay compare` does: equal values are an answer, and leave a verdict nothing to judge.
+      if (verdict->outcome != locate::VerdictOutcome::CannotJudge ||
+          !report::is_same(self.comparison))
+        page.verdict = &*verdict;
     } else {
       page.notes.push_back("no verdict: " + found.error().describe());
     }

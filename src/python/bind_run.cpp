@@ -108,6 +108,11 @@ void bind_record(py::Module& m) {
       .property("role",
                 [](const RecordHandle& self) { return std::string(role_name(self.record().role)); })
       .property("slot", [](const RecordHandle& self) { return to_str(self.record().slot); })
+      .property("member",
+                [](const RecordHandle& self) {
+                  const run::MaybeLocation& bytes = self.record().bytes;
+                  return to_str(bytes ? std::string_view(bytes->member) : std::string_view());
+                })
       .property("call", [](const RecordHandle& self) { return self.record().call; })
       .property("order", [](const RecordHandle& self) { return self.record().order; })
       .property("value", [](const RecordHandle& self) { return to_message(self.record().value); })

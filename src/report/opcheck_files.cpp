@@ -186,13 +186,17 @@ struct OpcheckWriter::State {
   }
 
   Result<std::string> write_whole(const std::string& format, const opcheck::Report& report) {
-    const auto write = [&](const ByteSink& sink) {
-      if (format == "xlsx") return write_workbook(report, table, sink);
-      return sink(as_bytes(html::page_html(html::opcheck_page(report, table))));
-    };
     const std::string path = free_path(files.folder, stem(), "." + format);
-    ASSAY_TRY_STATUS(write_pieces_atomically(path, write, kReportMode));
+    if (format == "html") ASSAY_TRY_STATUS(write_page(path, report));
+    if (format == "xlsx") {
+      const auto write = [&](const ByteSink& sink) { return write_workbook(report, table, sink); };
+      ASSAY_TRY_STATUS(write_pieces_atomically(path, write, kReportMode));
+    }
     return path;
+  }
+
+  Status write_page(const std::string& path, const opcheck::Report& report) const {
+    return html::write_page(html::opcheck_page(report, table), path);
   }
 };
 
@@ -250,6 +254,10 @@ Result<std::vector<std::string>> OpcheckWriter::finish(const opcheck::Report& re
     if (!path && state.spare) ASSAY_TRY_STATUS(state.live.front().keep());
     ASSAY_TRY(std::string written, std::move(path));
     paths.push_back(std::move(written));
+  }
+  if (!state.files.page.empty()) {
+    ASSAY_TRY_STATUS(state.write_page(state.files.page, report));
+    paths.push_back(state.files.page);
   }
   if (state.spare) state.drop();
   return paths;

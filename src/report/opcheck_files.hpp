@@ -17,6 +17,7 @@ struct OpcheckFileOptions {
   std::string folder = "./";         // created with all parents
   std::string timestamp;             // opcheck_timestamp()
   std::vector<std::string> formats;  // "xlsx" "csv" "jsonl" "html"
+  std::string page = {};             // path of a page besides; empty: none
 };
 
 /// Writes csv and jsonl while cases finish, so that a crash keeps what is done; the others at the

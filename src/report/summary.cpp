@@ -215,7 +215,8 @@ class Summary {
     add_count("unreadable", counts.unreadable, Mark::Doubt);
     add_count("unmatched", unmatched_count(), Mark::Doubt);
     if (counts.filtered > 0) add_count("left out", counts.filtered);
-    if (verdict_ != nullptr) add("tables", report::verdict(comparison_), {}, mark_of(comparison_));
+    if (verdict_ != nullptr)
+      add("tables", report::verdict(comparison_, verdict_), {}, mark_of(comparison_));
     for (const std::string& gap : comparison_.gaps) add("not comparable", gap, {}, Mark::Doubt);
   }
 

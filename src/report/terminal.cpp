@@ -230,7 +230,13 @@ std::string layer_line(const Comparison& comparison, const TerminalOptions& opti
 
 }  // namespace
 
-std::string verdict(const Comparison& comparison) {
+bool is_same(const Comparison& comparison) {
+  const Comparison::Counts counts = comparison.counts();
+  return counts.pairs > 0 && counts.identical == counts.pairs && comparison.gaps.empty() &&
+         !comparison.damaged && !comparison.statistics;
+}
+
+std::string verdict(const Comparison& comparison, const locate::Verdict* located) {
   const Comparison::Counts counts = comparison.counts();
   const auto of_pairs = [&](size_t n) {
     return std::to_string(n) + " of " + std::to_string(counts.pairs) +
@@ -241,16 +247,16 @@ std::string verdict(const Comparison& comparison) {
            " pairs are left out, of other shape or int8 on one side only";
   if (counts.pairs == 0) return "nothing compared: no tensor of golden has a partner in mine";
   std::string text;
-  const std::string all = "all " + std::to_string(counts.pairs) + " pairs ";
+  const std::string all = "all " + counted(counts.pairs, "pair");
+  const bool is_clean = located == nullptr || located->outcome == locate::VerdictOutcome::Clean;
   if (comparison.judged && counts.failed > 0) {
     text = "differs: " + of_pairs(counts.failed) + " beyond the limits";
   } else if (comparison.judged) {
-    text =
-        (comparison.gaps.empty() ? "same: " + all : "not comparable as a whole: " + all + "are ") +
-        "within the limits";
+    text = comparison.gaps.empty() ? "within the limits: " + all
+                                   : "not comparable as a whole: " + all + " are within the limits";
   } else if (counts.identical == counts.pairs) {
-    text = (comparison.gaps.empty() ? "same: " : "") + of_pairs(counts.pairs) +
-           " equal in every value";
+    text = (is_clean && is_same(comparison) ? "same: " : "") + of_pairs(counts.pairs) +
+           (comparison.statistics ? " of equal statistics" : " equal in every value");
   } else {
     text = std::to_string(counts.pairs - counts.identical - counts.unreadable) + " of " +
            std::to_string(counts.pairs) + " pairs differ; no limit was given, so none is judged";
@@ -275,10 +281,13 @@ std::string notes(const Comparison& comparison, const TerminalOptions& options) 
 }
 
 std::string final_verdict(const Comparison& comparison, const TerminalOptions& options) {
-  const bool bad =
-      comparison.judged ? !comparison.is_within_limits() : comparison.counts().pairs == 0;
-  std::string out =
-      paint(sentence(verdict(comparison), options), bad ? kRed : kGreen, options.colour) + "\n";
+  const bool accused =
+      options.verdict != nullptr && options.verdict->outcome == locate::VerdictOutcome::FirstWrong;
+  const bool bad = accused || (comparison.judged ? !comparison.is_within_limits()
+                                                 : comparison.counts().pairs == 0);
+  std::string out = paint(sentence(verdict(comparison, options.verdict), options),
+                          bad ? kRed : kGreen, options.colour) +
+                    "\n";
   for (const std::string& file : options.files) out += "report: " + file + "\n";
   return out;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
+#include "locate/verdict/sentence.hpp"
 #include "report/table.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
@@ -134,6 +135,22 @@ TEST(VerdictText, LeavesTheNextCommandToTheCommand) {
   EXPECT_EQ(nlohmann::json::parse(verdict_json(verdict))["next"], verdict.next);
   EXPECT_EQ(nlohmann::json::parse(verdict_json(verdict))["sentence"],
             "cannot judge: " + verdict.reason);
+}
+
+TEST(VerdictText, HasNoNumberThatNobodyCanRead) {
+  locate::Verdict verdict;
+  verdict.outcome = locate::VerdictOutcome::Clean;
+  verdict.level = locate::JudgedBy::Operators;
+  verdict.power = {.error = 4.37e47, .module = "model.norm", .step = 3};
+  const std::string clean = locate::sentence(verdict);
+  EXPECT_NE(clean.find("an error as large as the values would not have been seen in model.norm, "
+                       "step 3"),
+            std::string::npos)
+      << clean;
+  EXPECT_EQ(locate::percent_text(85456147187.77), "8.5e+10x");
+  EXPECT_EQ(locate::percent_text(3.1), "310 %");
+  verdict.power.error = 0.004;
+  EXPECT_NE(locate::sentence(verdict).find("errors above 0.4 % of a value"), std::string::npos);
 }
 
 TEST(VerdictText, ControlCharactersOfNamesDoNotReachTheTerminal) {

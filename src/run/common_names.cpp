@@ -541,7 +541,8 @@ void rename_modules(const Rename& rename, Run* run) {
 std::vector<std::string> use_common_names(Run* golden, Run* mine) {
   std::vector<std::string> notes;
   if (!golden->has(Trait::ModuleNames) || !mine->has(Trait::ModuleNames) ||
-      golden->has_own_engine() || mine->has_own_engine())
+      golden->has_own_engine() || mine->has_own_engine() ||
+      (golden->has(Trait::OneFile) && mine->has(Trait::OneFile)))
     return notes;
   see_through_wrappers(golden, mine, &notes);
   name_models_alike(*golden, mine, &notes);

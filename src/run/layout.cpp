@@ -32,7 +32,7 @@ using enum Trait;
 
 constexpr LayoutRow kLayouts[] = {
     {Layout::None, "", "", {}},
-    {Layout::File, "file", "tensor file", {OneFile, Files}},
+    {Layout::File, "file", "tensor file", {OneFile, Files, ModuleNames}},
     {Layout::Flat, "flat", "folder of tensor files", {Files, ModuleNames}},
     {Layout::Manual, "manual", "named tensors", {}},
     {Layout::Native,

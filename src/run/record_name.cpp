@@ -40,7 +40,9 @@ std::vector<size_t> records_named(const Run& run, const std::string& name) {
   if (found.empty())
     found = indices_where(run, [&](const TensorRecord& record) { return is_below(record, name); });
   if (found.empty() && run.has(Trait::Files))
-    found = indices_where(run, [&](const TensorRecord& record) { return record.slot == name; });
+    found = indices_where(run, [&](const TensorRecord& record) {
+      return record.slot == name || (record.bytes && record.bytes->member == name);
+    });
   return found;
 }
 

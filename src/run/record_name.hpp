@@ -14,7 +14,7 @@ namespace assay::run {
 
 /// Indices of the records of a node ("model.norm"); where no node has that name, of what it is the
 /// record_name() of ("model.norm.input.0"), or all but the slot of one ("model.norm.input"); where
-/// there are none either, in runs of files, of the tensors with that slot ("lm_head.weight").
+/// there are none either, in runs of files, of the tensors with that slot or key ("lm_head.weight").
 [[nodiscard]] std::vector<size_t> records_named(const Run& run, const std::string& name);
 
 }  // namespace assay::run

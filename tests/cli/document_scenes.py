@@ -127,6 +127,67 @@ def programs(folder: Path) -> None:
     (folder / "run.sh").write_text("./serve\n")
 
 
+SESSION = """\
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+sizes = dict(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+
+
+def made():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**sizes, pad_token_id=0)).eval()
+
+
+model, ported = made(), made()
+with torch.no_grad():
+    ported.model.layers[1].input_layernorm.weight *= 1.03
+inputs = {"input_ids": torch.tensor([[1, 5, 9, 12]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
+"""
+
+
+def llama_session(folder: Path) -> None:
+    """What a notebook has before its first cell: a Llama of two layers, and a port with one norm 3 % too large."""
+    (folder / "before.py").write_text(SESSION)
+    (folder / "golden").mkdir()
+
+
+MODELS = """\
+import torch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp = torch.nn.LayerNorm(64), torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        return x + torch.nn.functional.gelu(self.mlp(self.norm(x)))
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(*(Layer() for _ in range(4)))
+        self.head = torch.nn.Linear(64, 8)
+        self.table = torch.randn(16, 64)
+
+    def forward(self, input_ids):
+        return self.head(self.layers(self.table[input_ids].to(self.head.weight.dtype)))
+
+
+reference_model, ported_model, tokens = Model(), Model(), torch.tensor([3, 1, 4, 15])
+ported_model.layers[2].norm.weight.data *= 1.03
+ported_model = ported_model.bfloat16()
+"""
+
+
+def two_models(folder: Path) -> None:
+    """reference_model and ported_model, in which one norm's weight is 3 % too large."""
+    (folder / "before.py").write_text(MODELS)
+
+
 def small_model(folder: Path) -> None:
     """The examples, as they stand in a checkout."""
     (folder / "examples").symlink_to(ROOT / "examples")
@@ -294,6 +355,8 @@ ALL = [
     if callable(value) and getattr(value, "__module__", "") == __name__ and not name.startswith("_")
 ]
 SLOW = [
+    "llama_session",
+    "two_models",
     "published_config",
     "programs",
     "small_model",

@@ -212,5 +212,32 @@ def test_nothing_captured(tmp_path):
     assert done.returncode == 0
     answer = json.loads(done.stdout)
     validator("dump").validate(answer)
-    assert (answer["outcome"], answer["next"]) == ("nothing_captured", "assay doctor")
+    assert (answer["outcome"], answer["next"]) == ("nothing_captured", "assay help own-host")
     assert run("dump", "--json", "--require", "-o", tmp_path / "run", "--", "true").returncode == 125
+
+
+def test_verify_names_a_file_once_however_many_of_its_tensors_are_damaged(golden, tmp_path):
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", golden, copy], check=True)
+    path = next(copy.glob("rank0/step-*.safetensors"))
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\x55" * (path.stat().st_size - 4096))
+    answer, _ = answers("verify", copy, status=1)
+    assert sum(one["file"] == str(path) for one in answer["damage"]) > 9
+    lines = run("verify", copy).stdout.splitlines()
+    (place,) = [number for number, line in enumerate(lines) if line.startswith(f"{path}: ")]
+    assert lines[place].endswith(" faults")
+    assert all(line.startswith("  ") and str(path) not in line for line in lines[place + 1 : place + 9])
+    assert lines[place + 9].endswith("more, which --json lists")
+
+
+def test_opcheck_writes_the_page_that_html_names(golden, tmp_path):
+    page = tmp_path / "page.html"
+    done = run("opcheck", golden, "-o", tmp_path / "report", "--html", page)
+    assert done.returncode == 0, done
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert str(page) in done.stdout
+    refused = run("opcheck", golden, "-o", tmp_path / "report", "--html", "page.txt")
+    assert refused.returncode == 2
+    assert "a page ends with .html" in refused.stderr

@@ -36,7 +36,7 @@ def golden(tmp_path_factory):
 def test_the_sentence_is_the_last_thing_on_the_screen(golden, tmp_path):
     mine = write_run(tmp_path / "mine", gains={1: 1.03}, level="module")
     done = run("compare", golden, mine, "-o", tmp_path / "report")
-    assert done.returncode == 0, done  # nothing was asked of it
+    assert done.returncode == 1, done
     table, sentence = done.stdout.split("\nfirst bad: ")
     assert "report: " in table
     sentence, following = sentence.split("\nnext: ")
@@ -63,8 +63,55 @@ def test_operators_of_one_side_do_not_drown_the_table(golden, tmp_path):
 def test_verdict_decides_the_exit_status(golden, tmp_path, plan, status):
     mine = write_run(tmp_path / "mine", **plan)
     assert run("compare", golden, mine, "-o", tmp_path / "a", "--verdict").returncode == status
-    assert run("compare", golden, mine, "-o", tmp_path / "b").returncode == 0
+    # A wrong operator is named whether it was asked for or not; that nothing can be judged is told where it was.
+    assert run("compare", golden, mine, "-o", tmp_path / "b").returncode == (1 if status == 1 else 0)
     assert run("compare", golden, mine, "-o", tmp_path / "c", "--verdict", "--exit-zero").returncode == 0
+
+
+LIMITS = {"none": [], "wide": ["--cos", "0.9"], "narrow": ["--rel-l2", "1e-9"]}
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize(
+    "plan",
+    [{}, {"dtype": torch.float32}, {"gains": {1: 1.03}}, {"unknown": True}],
+    ids=["healthy", "same", "wrong", "open"],
+)
+def test_table_verdict_and_status_are_one_answer(golden, tmp_path, plan, limits):
+    mine = write_run(tmp_path / "mine", **plan)
+    done = run("compare", golden, mine, "-o", tmp_path / "a", *limits)
+    told = json.loads(run("compare", golden, mine, "-o", tmp_path / "b", *limits, "--json").stdout)
+    assert told["exit_status"] == done.returncode
+    lines = done.stdout.splitlines()
+    says = {
+        word for word in ("same", "within the limits", "differs") if any(one.startswith(word + ": ") for one in lines)
+    }
+    verdict = [
+        word for word in ("first bad", "clean", "cannot judge") if any(one.startswith(word + ": ") for one in lines)
+    ]
+    assert ("first bad" in verdict) <= (done.returncode == 1)
+    assert "same" not in says or verdict in ([], ["clean"])
+    # What programs read is what people read.
+    assert told["sentence"].split(": ")[0] in done.stdout
+    assert told["outcome"] == {
+        "first bad": "beyond_limits" if "differs" in says else "first_wrong",
+    }.get("".join(verdict), told["outcome"])
+    assert (told["verdict"] is None) == (verdict == [])
+
+
+def test_equal_values_are_an_answer_where_no_verdict_can_judge(tmp_path):
+    for name, kind in (("golden", np.float64), ("mine", np.float32)):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "a.npy", np.arange(6, dtype=kind))
+    done = run("compare", "golden", "mine", "-o", "report", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "\nsame: 1 of 1 pair equal in every value\n" in done.stdout
+    assert "cannot judge" not in done.stdout
+    assert done.stdout.endswith("\nnext: assay compare golden mine --html page.html\n")
+    asked = run("compare", "golden", "mine", "-o", "report", "--verdict", cwd=tmp_path)
+    assert asked.returncode == 125
+    assert "same: " not in asked.stdout
+    assert "\ncannot judge: " in asked.stdout
 
 
 def test_verdict_columns_stand_at_the_right_end(golden, tmp_path):

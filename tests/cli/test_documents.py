@@ -7,6 +7,9 @@ A comment before a block says how it is run; readers of the page do not see it:
                                    scene share it, unless a number follows: SCENE/2. With `status 1` behind it the
                                    last command ends with that status, `status 1,0` says it of each; with `each`
                                    every command is tried in a folder of its own
+                                   Blocks of Python run in one interpreter, one after the other, behind what the scene
+                                   left as before.py; a function test_... runs under pytest. A comment behind an
+                                   expression that begins as a value does, <, ' or True, is what it shows
     <!-- synopsis -->              a grammar: its options are held against the help of the command
     <!-- not run: REASON -->       a machine of CI cannot; these are counted
 
@@ -19,6 +22,8 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import itertools
+import json
 import os
 import re
 import shutil
@@ -211,6 +216,65 @@ def transcript_of(block: Block, folder: Path, prepare: Optional[Callable[[str], 
     return problems
 
 
+# What a comment shows of the value in front of it; of prose it does not begin so.
+SHOWN = re.compile(r"\S.*#\s+((?:<|'|\[|True|False).*)$")
+
+
+def environment_of_sessions() -> dict[str, str]:
+    return {**os.environ, "BROWSER": "true", "NO_COLOR": "1", "PYTHONWARNINGS": "error::DeprecationWarning:assay"}
+
+
+def session_problems(blocks: list[Block], folder: Path) -> list[str]:
+    """What is wrong with blocks of Python that run in one interpreter."""
+    tests = [block for block in blocks if any(line.startswith("def test_") for line in block.lines)]
+    if tests:
+        return [problem for block in tests for problem in pytest_problems(block, folder)]
+    (folder / "blocks.json").write_text(json.dumps([code_of("\n".join(block.lines)) for block in blocks]))
+    done = subprocess.run(
+        [warm_python.python("transformers"), ROOT / "tests" / "cli" / "document_session.py", "blocks.json"],
+        cwd=folder,
+        env=environment_of_sessions(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if done.returncode != 0:
+        return [done.stdout + done.stderr]
+    problems = []
+    for line in done.stdout.splitlines():
+        if not line.startswith('["'):
+            continue  # what the program printed
+        source, value = json.loads(line)
+        expected = SHOWN.match(source)
+        pattern = ".*".join(map(re.escape, expected.group(1).strip().split("..."))) if expected else ".*"
+        if not re.fullmatch(pattern, value, re.DOTALL):
+            problems.append(f"{source}\nshows {value}")
+    return problems
+
+
+def pytest_problems(block: Block, folder: Path) -> list[str]:
+    """The test fails, and says what stands in the document behind it."""
+    before = (folder / "before.py").read_text()
+    (folder / "test_block.py").write_text(before + "\n\n" + "\n".join(block.lines) + "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "assay.pytest_plugin", "-p", "no:cacheprovider", "test_block.py"],
+        cwd=folder,
+        env={**environment_of_sessions(), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    said = " ".join(done.stdout.replace("\nE  ", " ").split())
+    document = (ROOT / block.document).read_text().split("\n")
+    behind = document.index("```", block.line + len(block.lines))
+    printed = document[document.index("```", behind + 1) + 1 :]
+    sentence = " ".join(" ".join(printed[: printed.index("```")]).split()).partition(" golden: ")[0]
+    if done.returncode == 1 and sentence in said:
+        return []
+    return [f"{sentence}\nis not in\n{done.stdout}{done.stderr}"]
+
+
 @pytest.fixture(scope="module")
 def prepare(tmp_path_factory) -> Callable[[str], Path]:
     """A copy of what a scene left; each scene is made once."""
@@ -229,16 +293,37 @@ def prepare(tmp_path_factory) -> Callable[[str], Path]:
 @pytest.mark.parametrize("blocks", groups())
 def test_a_block_prints_what_the_document_says(blocks, prepare):
     folder = prepare(blocks[0].function)
-    for block in blocks:
-        problems = transcript_of(block, folder, prepare if " each" in block.mark else None)
-        assert not problems, f"{block.place} prints now:\n" + "\n".join(problems)
+    for is_python, alike in itertools.groupby(blocks, lambda block: block.language == "python"):
+        if is_python:
+            session = list(alike)
+            problems = session_problems(session, folder)
+            assert not problems, f"{session[0].place}:\n" + "\n".join(problems)
+            continue
+        for block in alike:
+            problems = transcript_of(block, folder, prepare if " each" in block.mark else None)
+            assert not problems, f"{block.place} prints now:\n" + "\n".join(problems)
 
 
 # ---- all blocks ------------------------------------------------------------------------------------------------------
 
 
+GUIDES = [ROOT / "README.md", ROOT / "docs" / "ci.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+
+
 def test_every_command_block_says_how_it_is_run():
     assert [block.place for block in BLOCKS if not block.mark] == []
+
+
+def test_every_block_of_python_in_a_guide_says_how_it_is_run():
+    known = {(block.document, block.line) for block in BLOCKS}
+    lines = [
+        (str(path.relative_to(ROOT)), number)
+        for path in GUIDES
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
+        if line == "```python"
+    ]
+    assert len(lines) >= 12
+    assert [place for place in lines if place not in known] == []
 
 
 def test_blocks_that_cannot_run_say_why_and_are_counted(capsys):
@@ -256,7 +341,8 @@ def test_a_transcript_shows_the_true_end():
     cut = [
         block.place
         for block in RUN
-        if any(step.output and without_blank_end(step.output)[-1:] in (["..."], ["  ..."]) for step in block.steps())
+        if block.language != "python"
+        and any(step.output and without_blank_end(step.output)[-1:] in (["..."], ["  ..."]) for step in block.steps())
     ]
     assert cut == []
 

@@ -312,6 +312,21 @@ def test_the_abi_of_an_installed_atb_is_reported_from_its_symbols(tmp_path, monk
         assert ("INFO", f"Info detected from ATB so is_use_cxx11: {word}") in log_of(done)
 
 
+@pytest.mark.parametrize("command", ["dump", "repeat", "invariance"])
+def test_captures_that_begin_in_one_second_have_folders_of_their_own(tmp_path, command):
+    seconds = [time.strftime("%Y%m%d_%H%M%S", time.gmtime(time.time() + after)) for after in range(60)]
+    taken = {f"assay_{command}_{second}" for second in seconds}
+    for name in taken:
+        (tmp_path / name).mkdir()
+    done = run(command, "--", "true", cwd=tmp_path)
+    assert done.returncode == (0 if command == "dump" else 125), done
+    assert "is there already" not in done.stderr
+    more = {path.name for path in tmp_path.iterdir()} - taken
+    # The others remove theirs, in which nothing was captured.
+    assert {name.rpartition("_") for name in more} <= {(name, "_", "1") for name in taken}
+    assert len(more) == (1 if command == "dump" else 0)
+
+
 # ---- when nothing was captured ----
 
 
@@ -321,9 +336,17 @@ def test_a_program_without_atb_and_torch_is_told_apart(tmp_path):
     assert done.stderr == (
         "assay: warning: nothing was captured: no process of it called ATB's probe interface, none imported torch, "
         "and none computed a graph through a ggml scheduler\n"
-        "assay: next: assay doctor\n"
+        "assay: next: assay help own-host\n"
     )
     assert list((tmp_path / "out").iterdir()) == []
+    page = run("help", "own-host")
+    assert page.returncode == 0
+    assert "numpy.savez" in page.stdout
+
+
+def test_a_program_that_failed_is_no_other_kind_of_host(tmp_path):
+    done = run("dump", "-o", tmp_path / "out", "--", "false")
+    assert done.stderr.endswith("assay: next: assay doctor\n")
 
 
 def test_a_statically_linked_program_is_told_apart(tmp_path):

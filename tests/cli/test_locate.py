@@ -310,6 +310,25 @@ def test_two_programs_are_captured_and_judged(tmp_path):
     assert "is there already" in again.stderr
 
 
+def in_short(verdict: dict) -> dict:
+    """Without what names a run's folder."""
+    return {key: value for key, value in verdict.items() if key not in ("next", "notes")}
+
+
+@pytest.mark.parametrize("fault", [pytest.param("", id="healthy"), pytest.param(" --fault", id="weight")])
+def test_one_go_judges_all_that_two_captures_are_judged_by(tmp_path, fault):
+    program = Path(__file__).parents[2] / "examples" / "small_model.py"
+    golden, mine = (f"{warm_python.python()} {program}{options}" for options in ("", " --bfloat16" + fault))
+    done = run("locate", "--golden", golden, "--mine", mine, "--json", cwd=tmp_path)
+    at_once = json.loads(done.stdout[done.stdout.index("{") :])
+    for folder, command in (("golden", golden), ("mine", mine)):
+        words = ["dump", "--weights", "--level", "operator" if fault or folder == "golden" else "module"]
+        assert run(*words, "-o", folder, "--", *command.split(), cwd=tmp_path).returncode == 0
+    in_two = json.loads(run("locate", "golden", "mine", "--json", cwd=tmp_path).stdout)
+    assert in_short(at_once) == in_short(in_two)
+    assert not any("more place" in note for note in at_once["notes"]), at_once["notes"]
+
+
 @pytest.mark.slow
 def test_a_page_that_cannot_be_written_is_no_fault_of_the_programs(tmp_path):
     page = locate_programs(tmp_path, "python program.py right", "-o", "runs", "--html", "no/such/page.html")
@@ -328,7 +347,7 @@ def test_a_program_without_pytorch_is_said(tmp_path):
     done = locate_programs(tmp_path, "true")
     assert done.returncode == 2
     assert "is the program one that computes with PyTorch?" in done.stderr
-    assert done.stderr.endswith("\nnext: assay doctor\n")
+    assert done.stderr.endswith("\nnext: assay help own-host\n")
 
 
 def test_why_lists_what_clean_stands_on(golden, tmp_path):

@@ -160,8 +160,8 @@ def test_exchanged_sides_are_put_right(golden, tmp_path):
 
 def test_compare_ends_with_the_command_behind_its_verdict(golden, tmp_path):
     mine = write_run(tmp_path / "mine", gains={1: 1.03})
-    answer, text = answers("compare", golden, mine, "-o", tmp_path / "report")
-    assert (answer["outcome"], answer["exit_status"]) == ("differs", 0)
+    answer, text = answers("compare", golden, mine, "-o", tmp_path / "report", status=1)
+    assert (answer["outcome"], answer["exit_status"]) == ("first_wrong", 1)
     assert answer["next"] == answer["verdict"]["next"] == f"assay show {mine} blocks.1.norm::aten.mul.Tensor.0"
     assert answer["verdict"]["sentence"] in " ".join(text.split())
     assert answer["verdicts"]["weight"] >= 1
@@ -356,4 +356,24 @@ def test_a_capture_names_what_it_is_told_to(tmp_path):
     assert run(*words, cwd=tmp_path).stderr.endswith("assay: next: assay show mine\n")
     shutil.rmtree(tmp_path / "mine")
     nothing = run("dump", "-o", "mine", "--next", "assay show mine", "--", "true", cwd=tmp_path)
-    assert nothing.stderr.endswith("assay: next: assay doctor\n")
+    assert nothing.stderr.endswith("assay: next: assay help own-host\n")
+
+
+def test_folders_of_arrays_lead_to_the_tables_and_no_capture(tmp_path):
+    for name, value in (("golden", 1.0), ("mine", 1.5)):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "a.npy", np.full(64, value, np.float32))
+        np.save(tmp_path / name / "b.npy", np.arange(64, dtype=np.float32))
+    done = run("locate", "golden", "mine", cwd=tmp_path)
+    assert done.returncode == 125
+    taken = []
+    while True:
+        (following,) = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
+        taken.append(following.removeprefix("next: "))
+        if taken[-1].startswith("assay show "):
+            break
+        assert len(taken) <= 4, taken
+        done = follow(taken[-1], tmp_path)
+        assert done.returncode in (0, 125), done
+    assert taken[:2] == ["assay compare golden mine", "assay compare golden mine --html page.html"]
+    assert not any("dump" in one or "PROGRAM" in one for one in taken), taken

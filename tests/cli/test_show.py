@@ -14,7 +14,10 @@ import pytest
 import torch
 from assay_command import write_native_run, write_small_hook_dump
 from atb_files import write_bin
+from operator_runs import write_run
 from safetensors.torch import save_file
+
+from assay import open as opened
 
 
 @pytest.fixture
@@ -327,17 +330,23 @@ def test_bad_input_is_one_sentence_and_status_2(assay, tmp_path, make, sentence)
     result = assay("show", path)
     assert result.returncode == 2
     assert result.stdout == ""
-    error, *hint = result.stderr.splitlines()
-    assert error.startswith(f"error: {path}: ") and sentence in error
-    assert all(line.startswith("hint: ") for line in hint)
+    assert result.stderr.startswith(f"error: {path}: ") and sentence in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_name_that_fits_nothing_suggests_others(assay, torch_dump):
-    result = assay("show", torch_dump, "model.norm_")
+    result = assay("show", torch_dump, "root.a_haed")
     assert result.returncode == 2
+    assert result.stderr.splitlines() == [
+        f"error: no record of {torch_dump} fits 'root.a_haed'; did you mean root.a_head?",
+        f"next: assay show {torch_dump}",
+    ]
     result = assay("show", torch_dump, "head")
     assert result.returncode == 2
-    assert "similar: root.a_head" in result.stderr
+    assert "; did you mean root.a_head?" in result.stderr
+    result = assay("show", torch_dump, "nothing like it")
+    assert result.returncode == 2
+    assert "did you mean" not in result.stderr
 
 
 def test_wrong_steps_are_a_usage_error(assay, torch_dump):
@@ -370,3 +379,14 @@ def test_control_characters_in_names_do_not_reach_the_terminal(assay, tmp_path):
     assert result.returncode == 0, result.stderr
     assert "\x1b" not in result.stdout
     assert "a?[31mb" in result.stdout
+
+
+def test_a_killed_capture_of_operators_did_not_capture_more_than_was_planned(assay, tmp_path):
+    run = write_run(tmp_path / "run")
+    modules = {name for name in opened(run).nodes if "::" not in name}
+    # As a capture writes it when it begins.
+    manifest = {"format": "assay-run", "version": 1, "complete": False}
+    manifest["coverage"] = {"planned": len(modules) + 1, "captured": 0, "missed": []}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    shown = assay("show", run).stdout
+    assert f"\n  captured {len(modules)} of {len(modules) + 1} nodes\n" in shown

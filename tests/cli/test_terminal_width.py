@@ -106,7 +106,7 @@ def test_verdict_and_operator_checks_fit(operators, tmp_path, width):
     golden, mine = operators
     located = on_terminal(width, "locate", golden, mine, "--why", status=1)
     checked = on_terminal(width, "opcheck", golden, "-o", tmp_path)
-    compared = on_terminal(width, "compare", golden, mine, "-o", tmp_path)
+    compared = on_terminal(width, "compare", golden, mine, "-o", tmp_path, status=1)
     for text in (located, checked, compared):
         assert_fits(text, width)
     assert "blocks.1.norm" in located and "10 of 10 operators pass" in " ".join(checked.split())
@@ -160,7 +160,7 @@ def test_the_error_grows_through_the_layers_in_one_line(runs, tmp_path):
 
 
 def test_the_verdict_says_which_layer_is_marked(operators, tmp_path):
-    _, line, caret = spark(on_terminal(80, "compare", *operators, "-o", tmp_path))
+    _, line, caret = spark(on_terminal(80, "compare", *operators, "-o", tmp_path, status=1))
     assert line.startswith("  blocks.0-2  ·") and caret == " " * (line.index("·") + 1) + "^ 1"
 
 

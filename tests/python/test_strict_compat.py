@@ -106,4 +106,4 @@ def test_no_native_command_is_one_sentence_and_a_hint(tmp_path):
     code = "import sys; sys.executable = '/nowhere/python'; from assay_msit.cli import msit; msit()"
     done = run(code, PATH=str(tmp_path))
     assert done.returncode == 2
-    assert done.stderr.startswith("error: ") and "hint: pip install assay-llm" in done.stderr
+    assert done.stderr.startswith("error: ") and "next: pip install assay-llm" in done.stderr

@@ -58,14 +58,13 @@ std::string options_text(const InvarianceRequest& request, const std::string& fo
 int run_invariance(const InvarianceRequest& request) {
   if (const Status page = check_page_path(request.html); !page)
     return report_failure("invariance", page.error(), {}, request.json);
-  const std::string path = request.output.empty() ? default_folder("invariance") : request.output;
-  Result<RunFolders> folders = RunFolders::make(path);
+  Result<RunFolders> folders = RunFolders::make(request.output, "invariance");
   if (!folders) return report_failure("invariance", folders.error(), {}, request.json);
   std::vector<std::string> words = {python_program(),
                                     "-m",
                                     "assay._invariance_command",
                                     own_program(),
-                                    options_text(request, path),
+                                    options_text(request, folders->path()),
                                     "--"};
   words.insert(words.end(), request.program.begin(), request.program.end());
   const Result<ChildEnd> end = run_program(words, {});

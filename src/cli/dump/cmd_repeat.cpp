@@ -213,8 +213,7 @@ Answer answer_of(const repeat::Outcome& outcome, const RepeatRequest& request) {
 int run_repeat(const RepeatRequest& request) {
   if (const Status page = check_page_path(request.html); !page)
     return report_failure("repeat", page.error(), {}, request.json);
-  Result<RunFolders> folders =
-      RunFolders::make(request.output.empty() ? default_folder("repeat") : request.output);
+  Result<RunFolders> folders = RunFolders::make(request.output, "repeat");
   if (!folders) return report_failure("repeat", folders.error(), {}, request.json);
   const Result<repeat::Outcome> outcome = Repeater(request, *std::move(folders)).run();
   if (!outcome) return failed(outcome.error(), request);

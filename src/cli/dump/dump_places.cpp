@@ -215,6 +215,8 @@ Status check_path(const std::string& path, PathUse use, bool any_name) {
 Result<DumpPlaces> choose_places(const DumpRequest& request) {
   DumpPlaces places;
   const std::string timestamp = time_in_name(request.name, std::time(nullptr));
+  // The original's rule for names; under ours every name will do.
+  const bool any_name = request.name == DumpName::Assay;
   const std::string asked = request.output.empty() ? "assay_dump_" + timestamp : request.output;
   places.output = resolved(normal(absolute(expand_user(asked))));
 
@@ -228,8 +230,6 @@ Result<DumpPlaces> choose_places(const DumpRequest& request) {
                           "none of the 16 folders above the output path exists"));
     ancestor = parent_of(ancestor);
   }
-  // The original's rule for names; under ours every name will do.
-  const bool any_name = request.name == DumpName::Assay;
   ASSAY_TRY_STATUS(check_path(ancestor, PathUse::WriteFolder, any_name));
   if (!any_name && !has_plain_characters(places.output))
     return fail(
@@ -250,8 +250,13 @@ Result<DumpPlaces> choose_places(const DumpRequest& request) {
   // The other ranks of one launch write into the same folder.
   const bool native = request.captures_ggml() || (request.captures_torch() && !request.strict);
   if (native && request.force) ASSAY_TRY_STATUS(remove_run(places.output));
-  if (native && local_world_size() < 2) ASSAY_TRY_STATUS(check_is_free(places.output));
-  ASSAY_TRY_STATUS(make_directories(places.output, 0750));
+  if (request.output.empty() && any_name && local_world_size() < 2) {
+    // Of two captures that begin in one second each has a folder.
+    ASSAY_TRY(places.output, make_new_directory(places.output, 0750));
+  } else {
+    if (native && local_world_size() < 2) ASSAY_TRY_STATUS(check_is_free(places.output));
+    ASSAY_TRY_STATUS(make_directories(places.output, 0750));
+  }
 
   places.scratch = places.output + "/" + std::to_string(::getpid());
   if (request.name == DumpName::Ait) {

@@ -22,6 +22,7 @@
 #include "base/shell_words.hpp"
 #include "base/suggest.hpp"
 #include "base/text.hpp"
+#include "cli/commands.hpp"
 #include "cli/dump/elf.hpp"
 #include "cli/dump/hidden_program.hpp"
 #include "cli/list_text.hpp"
@@ -481,6 +482,8 @@ void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults
     }
   } else if (results->torch.empty() && results->ggml.empty() && !results->captured_anything()) {
     results->warnings.push_back("nothing was captured: " + why_no_process(request, run));
+    results->is_other_host = request.captures_torch() && run.end.exit_status == 0 &&
+                             !run.program_file.empty() && why_not_loaded(request, run).empty();
   }
   explain_processes(request, results);
   explain_ranks(request, results);
@@ -708,6 +711,7 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
 
 std::string next_command(const DumpRequest& request, const DumpResults& results) {
   if (results.nothing_was_asked()) return "assay help dump";
+  if (results.is_other_host) return own_host_command();
   if (!results.captured_anything()) return "assay doctor";
   if (!request.next.empty()) return request.next;
   const std::string run = shell_quote(folder_of_run(results));

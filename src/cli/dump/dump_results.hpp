@@ -22,6 +22,7 @@ struct DumpResults {
   std::vector<std::string> graphs;               // .onnx files
   uint64_t files_without_summary = 0;            // of a probe that does not say what it did
   std::vector<std::string> warnings;             // one sentence each: what is missing, and why
+  bool is_other_host = false;                    // the program ran, with nothing that is known
 
   /// Anything at all.
   [[nodiscard]] bool captured_anything() const;

@@ -83,9 +83,22 @@ Status run_captured(const Words& words, int threads) {
   return fail(Errc::Invalid, "the program ended with status " + std::to_string(status));
 }
 
+std::string default_folder(std::string_view command) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y%m%d_%H%M%S", &parts);
+  return "assay_" + std::string(command) + "_" + text;
+}
+
 }  // namespace
 
-Result<RunFolders> RunFolders::make(const std::string& path) {
+Result<RunFolders> RunFolders::make(const std::string& path, std::string_view command) {
+  if (path.empty()) {
+    ASSAY_TRY(std::string made, make_new_directory(default_folder(command), 0750));
+    return RunFolders(std::move(made));
+  }
   if (is_taken(path))
     return fail(
         Error{Errc::Usage, path, std::nullopt, "is there already; give another folder with -o"});
@@ -135,15 +148,6 @@ Result<std::vector<std::string>> program_words(const ParsedArguments& parsed,
   }
   if (words.empty() || words[0].empty()) return fail(Errc::Usage, "expected a program behind '--'");
   return words;
-}
-
-std::string default_folder(std::string_view command) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y%m%d_%H%M%S", &parts);
-  return "assay_" + std::string(command) + "_" + text;
 }
 
 }  // namespace assay::cli

@@ -17,13 +17,16 @@ namespace assay::cli {
 /// keeps it.
 class RunFolders {
  public:
-  /// errors  Usage: the folder is there already
-  [[nodiscard]] static Result<RunFolders> make(const std::string& path);
+  /// path     empty: `assay_repeat_20260105_100000`, in UTC, or the next name that is free
+  /// command  "repeat"
+  /// errors   Usage: the folder is there already
+  [[nodiscard]] static Result<RunFolders> make(const std::string& path, std::string_view command);
   RunFolders(RunFolders&& other) noexcept;
   RunFolders(const RunFolders&) = delete;
   RunFolders& operator=(const RunFolders&) = delete;
   ~RunFolders();
 
+  [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string folder(std::string_view name) const;
   void remove(std::string_view name) const;
   void keep() { is_kept_ = true; }
@@ -59,8 +62,5 @@ struct RunChoice {
 /// errors  Usage: there are none | Invalid: as split_command()
 [[nodiscard]] Result<std::vector<std::string>> program_words(const ParsedArguments& parsed,
                                                              const std::string& exec);
-
-/// `assay_repeat_20260105_100000`, in UTC.
-[[nodiscard]] std::string default_folder(std::string_view command);
 
 }  // namespace assay::cli

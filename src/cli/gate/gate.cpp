@@ -11,6 +11,7 @@
 #include "cli/assignments.hpp"
 #include "cli/bisect.hpp"
 #include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/gate/gate_place.hpp"
 #include "cli/gate/program_output.hpp"
 #include "cli/interrupt.hpp"
@@ -195,7 +196,9 @@ class Gate : private CaptureWatcher {
     outcome_.status = kCannotJudge;
     outcome_.judged.verdict.reason = error.describe();
     outcome_.program_output = last_lines_;
-    outcome_.next = judged_ || error.code != Errc::Invalid ? "assay doctor" : program_alone();
+    outcome_.next = error.code == Errc::NotFound             ? own_host_command()
+                    : judged_ || error.code != Errc::Invalid ? "assay doctor"
+                                                             : program_alone();
   }
 
   /// The program that failed, as a line for a shell.

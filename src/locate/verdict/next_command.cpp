@@ -16,9 +16,13 @@ namespace {
 
 using run::Trait;
 
+// Files of arrays: nobody knows which program they are from.
+bool is_of_files(const run::Run& run) { return run.has(Trait::Files); }
+
 // Programs that cannot be captured as aten operators: golden's function is not to be had.
 bool is_other_framework(const run::Run& run) {
-  return run.has(Trait::AtbOperations) || run.has(Trait::GeOperators) || run.has(Trait::FxNodes);
+  return run.has(Trait::AtbOperations) || run.has(Trait::GeOperators) || run.has(Trait::FxNodes) ||
+         is_of_files(run);
 }
 
 // A name that is free, so that the line can be run again.
@@ -29,14 +33,12 @@ std::string free_folder(const std::string& name) {
 }
 
 /// Captures a run's program with its operators, in as many steps as the run has; `then` follows.
-std::string dump_command(const run::Run& run, const std::string& folder, const std::string& modules,
-                         const std::string& then) {
+std::string dump_command(const run::Run& run, const std::string& folder, const std::string& then) {
   const std::string program = program_of(run);
   const bool has_steps = std::ranges::any_of(
       run.records, [](const run::TensorRecord& record) { return record.step > 0; });
-  return "assay dump --level operator" + std::string(has_steps ? " --steps all" : "") +
-         (modules.empty() ? "" : " --modules " + shell_quote(modules)) + " -o " + folder +
-         " --next " + shell_quote(then) + " -- " + (program.empty() ? "PROGRAM" : program);
+  return "assay dump --level operator" + std::string(has_steps ? " --steps all" : "") + " -o " +
+         folder + " --next " + shell_quote(then) + " -- " + (program.empty() ? "PROGRAM" : program);
 }
 
 // Weights with the digests of the fingerprint would let its program be replayed.
@@ -86,7 +88,7 @@ class Advice {
       case VerdictOutcome::CannotJudge:
         break;
     }
-    if (!would_operators_tell(verdict_)) return {};
+    if (!would_operators_tell(verdict_) || is_of_files(golden_)) return {};
     if (wants_weights(golden_))
       return asked_.golden_weights ? "" : on_runs("locate") + " --golden-weights CHECKPOINT";
     if (has_no_program(golden_, verdict_.golden_level)) {
@@ -103,14 +105,19 @@ class Advice {
     if (verdict_.outcome == VerdictOutcome::CannotJudge) {
       if (const run::Run* run = unfinished(); run != nullptr)
         return "assay verify " + path_word(run->path);
-      if (!would_operators_tell(verdict_) && !asked_.tables) return on_runs("compare");
+      const bool tables_tell = !would_operators_tell(verdict_) || is_of_files(golden_);
+      if (tables_tell && !asked_.tables) return on_runs("compare");
+      if (is_of_files(golden_))
+        return asked_.page ? show_all() : on_runs("compare") + " --html page.html";
     }
     if (!asked_.why) return on_runs("locate") + " --why";
     if (!asked_.page) return on_runs("compare") + " --html page.html";
-    return "assay show " + path_word(mine_.path);
+    return show_all();
   }
 
  private:
+  [[nodiscard]] std::string show_all() const { return "assay show " + path_word(mine_.path); }
+
   /// "assay locate golden mine --ranks 0"
   [[nodiscard]] std::string on_runs(const std::string& command) const {
     return on_paths(command, golden_.path, mine_.path);
@@ -123,7 +130,7 @@ class Advice {
 
   [[nodiscard]] std::string capture_golden() const {
     const std::string folder = free_folder("golden-operators");
-    return dump_command(golden_, folder, "", on_paths("locate", folder, mine_.path));
+    return dump_command(golden_, folder, on_paths("locate", folder, mine_.path));
   }
 
   /// The run of which something is missing, where that is why nothing can be judged.
@@ -141,11 +148,7 @@ class Advice {
   [[nodiscard]] std::string capture_mine() const {
     if (!has_no_program(mine_, verdict_.mine_level) || is_other_framework(mine_)) return {};
     const std::string folder = free_folder("mine-operators");
-    // The module and what is inside it.
-    const std::string module =
-        verdict_.candidates.empty() ? "" : verdict_.candidates.front().module;
-    return dump_command(mine_, folder, module.empty() ? "" : run::own_name(mine_, module) + "*",
-                        on_paths("locate", golden_.path, folder));
+    return dump_command(mine_, folder, on_paths("locate", golden_.path, folder));
   }
 
   [[nodiscard]] bool has_records(const std::string& node) const {

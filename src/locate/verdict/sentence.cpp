@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/text.hpp"
+#include "locate/verdict/verdict.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::locate {
@@ -199,8 +200,15 @@ std::string percent(double share) {
   return text;
 }
 
+std::string power_place(const Power& power) {
+  return (power.module.empty() ? std::string("the model") : power.module) + ", step " +
+         std::to_string(power.step);
+}
+
 std::string power_clause(const Power& power) {
   if (std::isnan(power.error)) return {};
+  if (power.error > kLeastPower)
+    return "an error as large as the values would not have been seen in " + power_place(power);
   return "errors above " + percent(power.error) + " of a value would have been seen" +
          (power.cancelled == 0 ? ""
                                : ", but where values cancel to their rounding (" +
@@ -342,9 +350,8 @@ std::vector<std::string> checked_list(const Verdict& verdict) {
     lines.push_back((one.open.empty() ? "holds: " : "open: ") + one.name +
                     (one.open.empty() ? "" : ": " + one.open));
   if (const Power& power = verdict.power; !std::isnan(power.error))
-    lines.push_back("power: " + power_clause(power) + "; least in " +
-                    (power.module.empty() ? std::string("the model") : power.module) + ", step " +
-                    std::to_string(power.step));
+    lines.push_back("power: " + power_clause(power) +
+                    (power.error > kLeastPower ? "" : "; least in " + power_place(power)));
   return lines;
 }
 

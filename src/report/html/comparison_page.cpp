@@ -283,7 +283,7 @@ Page comparison_page(const ComparisonPage& input) {
   const compare::Comparison& comparison = input.comparison;
   const compare::Comparison::Counts counts = comparison.counts();
   const Rows rows(input);
-  const std::string counted = verdict(comparison);
+  const std::string counted = verdict(comparison, input.verdict);
   Page page = begin_page(
       "comparison", "assay: " + input.mine.path + " against " + input.golden.path,
       input.verdict != nullptr ? locate::sentence(*input.verdict) : counted, tone_of(input));

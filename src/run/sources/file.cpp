@@ -19,6 +19,52 @@ std::string without_tensor_suffix(std::string_view name) {
   return std::string(has_tensor_suffix(name) ? name.substr(0, name.rfind('.')) : name);
 }
 
+namespace {
+
+/// "", ".0", ".1.0", ".kwargs.mask": no name of a module inside one that is called "output".
+bool is_slot(std::string_view rest) {
+  constexpr std::string_view kKeyword = ".kwargs.";
+  if (rest.empty()) return true;
+  if (rest.starts_with(kKeyword)) return rest.size() > kKeyword.size();
+  return rest.size() > 1 && rest[0] == '.' && rest.back() != '.' &&
+         rest.find_first_not_of(".0123456789") == std::string_view::npos;
+}
+
+}  // namespace
+
+bool has_named_arrays(std::string_view file) { return file.ends_with(".npz"); }
+
+std::string member_of(const TensorRecord& record) {
+  return record.bytes ? record.bytes->member.str() : std::string();
+}
+
+void name_array(std::string_view name, TensorRecord* record) {
+  record->node = std::string(name);
+  record->slot = {};
+  for (const std::string_view weight : {"weight", "bias"}) {
+    if (name.size() <= weight.size() + 1 || !name.ends_with(weight) ||
+        name[name.size() - weight.size() - 1] != '.')
+      continue;
+    record->role = Role::Weight;
+    record->node = std::string(name.substr(0, name.size() - weight.size() - 1));
+    record->slot = std::string(weight);
+    record->step_name = "weights";
+    record->step = -1;
+    return;
+  }
+  for (const Role role : {Role::Output, Role::Input}) {
+    const std::string ending = "." + std::string(role_name(role));
+    const size_t at = name.rfind(ending);
+    if (at == std::string_view::npos || at == 0) continue;
+    const std::string_view rest = name.substr(at + ending.size());
+    if (!is_slot(rest)) continue;
+    record->role = role;
+    record->node = std::string(name.substr(0, at));
+    record->slot = std::string(rest.empty() ? rest : rest.substr(1));
+    return;
+  }
+}
+
 std::vector<TensorRecord> records_of_file(const std::string& file, const std::string& node) {
   const Result<std::shared_ptr<const Container>> container = open_container(file);
   Result<std::vector<TensorRecord>> members =
@@ -67,7 +113,12 @@ Attempt read_file(const std::string& path) {
     run.warnings = std::move(shards->warnings);
   }
   for (const std::string& file : files) {
-    append_records(records_of_file(file, without_tensor_suffix(base_name(file))), &run);
+    std::vector<TensorRecord> records =
+        records_of_file(file, without_tensor_suffix(base_name(file)));
+    if (has_named_arrays(file)) {
+      for (TensorRecord& record : records) name_array(member_of(record), &record);
+    }
+    append_records(std::move(records), &run);
     // Of a model in shards the first has all metadata, the others only their own number.
     if (const auto shard = open_container(file); shard && file == files.front())
       run.properties = (*shard)->properties();

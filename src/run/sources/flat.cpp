@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of tensor files, at any depth, without any order but that of their names. The node of a
-// tensor is the file's path inside the folder without its suffix, so that a.npy of one folder meets
-// a.pth of another.
+// A folder of tensor files, at any depth, without any order but that of their names. A tensor is
+// called as its file's path inside the folder without the suffix, so that a.npy of one folder meets
+// a.pth of another, and in an npz or safetensors file as its key. docs/formats/arrays.md
+#include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/thread_pool.hpp"
 #include "run/folder.hpp"
@@ -48,6 +50,53 @@ void walk(const std::string& folder, const std::string& prefix, int depth, FlatF
   }
 }
 
+using Names = std::set<std::tuple<std::string, Role, std::string>>;
+
+bool is_new(const TensorRecord& record, Names* names) {
+  return names->insert({record.node, record.role, record.slot}).second;
+}
+
+/// Each record by its name: that of its file, or its key where no other file has that key.
+void name_arrays(std::vector<std::vector<TensorRecord>>* files) {
+  std::map<std::string, int> keys;
+  const auto key_of = [](const TensorRecord& record) {
+    const bool keyed = record.bytes && (has_named_arrays(record.bytes->file.str()) ||
+                                        record.bytes->file.str().ends_with(".safetensors"));
+    return keyed ? member_of(record) : std::string();
+  };
+  for (const std::vector<TensorRecord>& records : *files) {
+    for (const TensorRecord& record : records) ++keys[key_of(record)];
+  }
+  const auto name_of = [&](const TensorRecord& record) {
+    const std::string key = key_of(record);
+    if (key.empty()) return record.node.str();
+    return keys.at(key) == 1 ? key : record.node.str() + "/" + key;
+  };
+  const auto is_weight = [&](const TensorRecord& record) {
+    TensorRecord named;
+    name_array(name_of(record), &named);
+    return named.role == Role::Weight;
+  };
+  // Nothing but weights is a checkpoint, whose names are those of its files and keys.
+  if (std::ranges::all_of(*files, [&](const std::vector<TensorRecord>& records) {
+        return std::ranges::all_of(records, is_weight);
+      }))
+    return;
+  Names names;
+  for (std::vector<TensorRecord>& records : *files) {
+    for (TensorRecord& record : records) {
+      // A member of another kind of container, as of a tuple in a .pth, is a slot of its file.
+      if (key_of(record).empty() && !record.slot.empty()) continue;
+      const std::string name = name_of(record);
+      name_array(name, &record);
+      if (is_new(record, &names)) continue;
+      record.node = name;  // "x" beside "x.output": both keep their names
+      record.role = Role::Output;
+      record.slot = {};
+    }
+  }
+}
+
 }  // namespace
 
 Attempt read_flat(const std::string& path) {
@@ -84,6 +133,7 @@ Attempt read_flat(const std::string& path) {
     unusable.problem = entry.path + ": " + entry.problem;
     found[i].push_back(std::move(unusable));
   });
+  name_arrays(&found);
   for (std::vector<TensorRecord>& records : found) append_records(std::move(records), &run);
   run.order_known = run.records.size() < 2;
   run.coverage.captured = folder.files.size();

@@ -227,7 +227,13 @@ Attempt read_native(const std::string& path) {
   }
   if (run.coverage.captured == 0) {
     std::set<std::string_view> nodes;
-    for (const TensorRecord& record : run.records) nodes.insert(record.node);
+    for (const TensorRecord& record : run.records) {
+      // Modules were planned; operators and weights come with them.
+      const bool counts = run.coverage.planned == 0 ||
+                          (module_of_node(record.node) == record.node.str() &&
+                           (record.role == Role::Input || record.role == Role::Output));
+      if (counts) nodes.insert(record.node);
+    }
     run.coverage.captured = nodes.size();
   }
   return Result<Run>(std::move(run));

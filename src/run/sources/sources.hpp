@@ -34,6 +34,13 @@ using Attempt = std::optional<Result<Run>>;
 /// `problem`. Thread-safe.
 [[nodiscard]] std::vector<TensorRecord> records_of_file(const std::string& file,
                                                         const std::string& node);
+/// Whether the keys of a file are names of nodes: an npz is a folder of arrays in one file.
+[[nodiscard]] bool has_named_arrays(std::string_view file);
+/// The key of a record in its file; empty in a file of one tensor.
+[[nodiscard]] std::string member_of(const TensorRecord& record);
+/// What an array is by its name: "layers.0.mlp.output", "x.input.0", "norm.weight", "norm.bias"; any
+/// other name is that of a node whose output it is.
+void name_array(std::string_view name, TensorRecord* record);
 /// Behind those that are there, in this order.
 void append_records(std::vector<TensorRecord> records, Run* run);
 
