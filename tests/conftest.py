@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 import signal
 import zlib
+from collections.abc import Iterator
 
+import agreement
 import pytest
 
 # A shell starts what it runs in the background (`make test &`) with Ctrl-C ignored, `nohup` with SIGHUP, and commands
@@ -51,3 +53,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if zlib.crc32(item.nodeid.encode()) % int(count) in parts else left).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = kept
+
+
+_PASSED = pytest.StashKey[bool]()
+# Tests of captures, whose hosts compute rightly; others write runs with wrong kernels.
+_OF_CAPTURES = ("test_capture", "test_dump", "test_inject", "test_finished", "test_persistent")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if call.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _runs_agree_with_themselves(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every run that a test leaves in its folder is held against itself.
+
+    Runs that a test has damaged are left alone when `assay verify` says so, else with the marker
+    ``disagrees_with_itself("why")``.
+    """
+    if "tmp_path" not in request.fixturenames:
+        yield
+        return
+    folder = request.getfixturevalue("tmp_path")
+    yield
+    assay = agreement.command()
+    marked = request.node.get_closest_marker("disagrees_with_itself")
+    if assay is None or marked is not None or not request.node.stash.get(_PASSED, False):
+        return
+    wrong_kernels = not request.node.path.name.startswith(_OF_CAPTURES)
+    found = [
+        (run, agreement.disagreement(assay, run, wrong_kernels=wrong_kernels)) for run in agreement.runs_below(folder)
+    ]
+    said = [f"{run}: {text}" for run, text in found if text]
+    assert not said, "a run does not agree with itself:\n" + "\n".join(said)

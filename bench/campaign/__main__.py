@@ -26,6 +26,7 @@ from typing import Any, NoReturn, Optional
 
 import assay
 from bench.campaign import page
+from bench.campaign.agrees import Agrees
 from bench.campaign.campaign import FAILED, MISTAKE, OK, ROOT, SAMPLE_SEED, Campaign, Case, Result, Workplace
 from bench.campaign.damage import DamageOfRuns
 from bench.campaign.engine import Loop, clock, run_case, say_on_stderr
@@ -94,6 +95,7 @@ def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
         Jobs(),
         Fuzzing(options.fuzzers),
         Kills(),
+        Agrees(),
         DamageOfRuns(),
         Suites(),
         Verdicts(),

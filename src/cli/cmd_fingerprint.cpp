@@ -16,10 +16,10 @@
 #include "cli/verdict_options.hpp"
 #include "locate/noise/fingerprint_floors.hpp"
 #include "locate/noise/floors.hpp"
-#include "locate/verdict/next_command.hpp"
 #include "run/fingerprint/fingerprint.hpp"
 #include "run/lend.hpp"
 #include "run/open.hpp"
+#include "run/program_command.hpp"
 
 namespace assay::cli {
 namespace {
@@ -141,7 +141,7 @@ Result<Written> write_fingerprint(const FingerprintRequest& request) {
   if (request.most > 0 && file.bytes.size() > request.most)
     return fail(too_large(request, run, options, file.bytes.size()));
   ASSAY_TRY_STATUS(write_file_atomically(request.output, as_bytes(file.bytes)));
-  return Written{std::move(file), !floors.empty(), locate::program_of(run)};
+  return Written{std::move(file), !floors.empty(), run::program_of(run)};
 }
 
 int run_fingerprint(const FingerprintRequest& request) {

@@ -10,8 +10,8 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/progress_bar.hpp"
-#include "locate/verdict/next_command.hpp"
 #include "run/open.hpp"
+#include "run/program_command.hpp"
 #include "run/run.hpp"
 #include "run/verify.hpp"
 
@@ -47,9 +47,8 @@ std::string sentence(const run::Run& run, const run::Verification& verified) {
 
 // A whole run is looked at, another one captured again.
 std::string next_of(const run::Run& run, bool whole) {
-  const std::string program = locate::program_of(run);
-  if (whole || program.empty()) return "assay show " + shell_quote(run.path);
-  return "assay dump -o " + shell_quote(run.path + "-again") + " -- " + program;
+  if (whole || run::program_of(run).empty()) return "assay show " + shell_quote(run.path);
+  return run::dump_command(run, "-o " + shell_quote(run.path + "-again"));
 }
 
 Answer answer_of(const run::Run& run, const run::Verification& verified) {

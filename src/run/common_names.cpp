@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "run/load.hpp"
 #include "run/strided_payload.hpp"
+#include "run/torch_names.hpp"
 #include "stats/whole_tensor.hpp"
 
 namespace assay::run {
@@ -26,8 +27,6 @@ constexpr double kPrefixShare = 0.9;
 /// Norms of one weight in two precisions differ by less; those of two weights of one shape rarely
 /// do.
 constexpr double kSameNorm = 0.02;
-/// The type of the root that the models of a native run stand below.
-constexpr std::string_view kModels = "models";
 
 // ---- names of a run ----
 
@@ -275,7 +274,8 @@ struct Model {
 
 /// The names of all models; those of a native run stand below a node of their own.
 std::vector<std::string> model_names(const Run& run) {
-  if (!run.has(Trait::AtenOperators) || !run.topology || run.topology->type != kModels) return {""};
+  if (!run.has(Trait::AtenOperators) || !run.topology || run.topology->type != kModelsType)
+    return {""};
   std::vector<std::string> names;
   for (const TopologyNode& child : run.topology->children) names.push_back(child.name);
   return names.empty() ? std::vector<std::string>{""} : names;
@@ -531,7 +531,7 @@ void rename_modules(const Rename& rename, Run* run) {
   for (native::MissedNode& missed : run->coverage.missed)
     missed.node = renamed_node(*run, missed.node, rename);
   if (!run->topology) return;
-  if (run->topology->type == kModels) {  // no module itself
+  if (run->topology->type == kModelsType) {  // no module itself
     for (TopologyNode& child : run->topology->children) rename_topology(*run, rename, &child);
   } else {
     rename_topology(*run, rename, &*run->topology);

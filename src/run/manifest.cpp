@@ -17,7 +17,7 @@ void add_to(Run* run, const native::ReadManifest& said) {
     run->warnings.push_back("the capture dropped " + std::to_string(said.dropped) +
                             " tensors because writing was too slow");
   if (!said.stopped.empty()) run->warnings.push_back("the capture stopped early: " + said.stopped);
-  if (!said.complete || !said.stopped.empty()) coverage.complete = false;
+  if (!said.stopped.empty()) coverage.complete = false;
 }
 
 }  // namespace

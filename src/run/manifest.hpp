@@ -12,11 +12,13 @@ namespace assay::run {
 struct Manifest : native::ReadManifest {
   std::string path;
   bool found = false;
+  /// It says that the capture did not come to its end.
+  [[nodiscard]] bool is_unfinished() const { return found && !complete; }
 };
 
 /// Adds coverage and properties of a file that may be missing to the run, and what contradicts
 /// itself to its damage. Sets coverage.complete to false and adds a warning when the file cannot be
-/// used or says that the capture did not end.
+/// used or says why the capture stopped; what a capture without an end means is the caller's to say.
 [[nodiscard]] Manifest add_manifest_file(const std::string& path, Run* run);
 
 }  // namespace assay::run

@@ -10,6 +10,9 @@
 
 namespace assay::run {
 
+/// The type of the root that the models of a native run stand below.
+inline constexpr std::string_view kModelsType = "models";
+
 /// What a file name inside a module folder says.
 struct TorchFileName {
   Role role = Role::Output;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/atomic_file.hpp"
 #include "base/json_text.hpp"
@@ -180,6 +181,9 @@ Status GgmlSession::write_manifest() {
   JsonObject host;
   host.add("kind", "ggml").add("ggml", engines_.empty() ? "" : engines_[0]->version());
   host.add_json("program", json_texts(command_line())).add("cwd", working_folder_);
+  if (const char* command = std::getenv("ASSAY_DUMP_COMMAND");
+      command != nullptr && nlohmann::json::accept(command))
+    host.add_json("command", command);
   host.add_json("models", json_texts(models_));
   host.add_json("warm_up_steps", json_list(warm_ups_, number_text)).add("hostname", host_name());
   host.add("pid", ::getpid()).add("rank", environment_number("RANK", 0));

@@ -4,6 +4,7 @@
 #include "base/ascii.hpp"
 #include "base/json_text.hpp"
 #include "base/text.hpp"
+#include "cli/dump/started_command.hpp"
 
 namespace assay::cli {
 namespace {
@@ -144,6 +145,10 @@ std::vector<EnvironmentChange> dump_environment(const DumpRequest& request,
   // JSON is text; a folder's name may be any bytes.
   changes.emplace_back("ASSAY_DUMP_OUTPUT",
                        set_if(repair_utf8(places.output) != places.output, places.output));
+  const bool captures = !libraries.ggml_probe.empty() || !libraries.python_folder.empty();
+  changes.emplace_back(
+      "ASSAY_DUMP_COMMAND",
+      set_if(captures, captures ? started_command(request.command, request.assignments) : ""));
   changes.emplace_back("ASSAY_TORCH_DUMP", std::nullopt);
   if (!libraries.python_folder.empty()) {
     changes.back().second = torch_settings(request, places);

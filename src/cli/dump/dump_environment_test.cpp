@@ -101,10 +101,11 @@ TEST(DumpEnvironment, ThePyTorchSideGetsTheSameChoice) {
 
 TEST(DumpEnvironment, WithoutLibrariesNothingIsPreloaded) {
   const auto changes = dump_environment({}, kPlaces, {}, "", "");
-  ASSERT_EQ(changes.size(), 3U);
+  ASSERT_EQ(changes.size(), 4U);
   EXPECT_EQ(changes[0], (EnvironmentChange{"ASSAY_GGML_DUMP", std::nullopt}));
   EXPECT_EQ(changes[1], (EnvironmentChange{"ASSAY_DUMP_OUTPUT", std::nullopt}));
-  EXPECT_EQ(changes[2], (EnvironmentChange{"ASSAY_TORCH_DUMP", std::nullopt}));
+  EXPECT_EQ(changes[2], (EnvironmentChange{"ASSAY_DUMP_COMMAND", std::nullopt}));
+  EXPECT_EQ(changes[3], (EnvironmentChange{"ASSAY_TORCH_DUMP", std::nullopt}));
 }
 
 TEST(DumpEnvironment, TheGgmlProbeStandsBehindTheOtherAndGetsItsRequest) {

@@ -39,7 +39,8 @@ std::vector<std::pair<std::string, std::string>> versions_of(
       "host.program", "host.hostname", "host.pid", "host.rank", "host.world_size", "host.threads"};
   std::vector<std::pair<std::string, std::string>> versions;
   for (const auto& [name, value] : properties) {
-    if (!name.starts_with(kHost) || std::ranges::find(kOfTheProcess, name) != kOfTheProcess.end())
+    if (!name.starts_with(kHost) || name.starts_with("host.command.") ||
+        std::ranges::find(kOfTheProcess, name) != kOfTheProcess.end())
       continue;
     versions.emplace_back(name.substr(kHost.size()), value);
   }

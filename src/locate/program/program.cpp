@@ -12,6 +12,9 @@
 #include "locate/program/program_arguments.hpp"
 #include "locate/program/program_level.hpp"
 #include "run/common_names.hpp"
+#include "run/load.hpp"
+#include "run/strided_payload.hpp"
+#include "tensor/equal_bytes.hpp"
 
 namespace assay::locate {
 namespace {
@@ -132,12 +135,37 @@ class Builder {
     return std::tuple(one.rank, one.time) <= std::tuple(record.rank, record.order);
   }
 
-  [[nodiscard]] Use use_of(size_t index) const {
+  /// What no operator made the host may fill anew behind the capture's counters (NumPy, inference
+  /// mode): other bytes are another value.
+  ValueId value_of_leaf(size_t index) {
+    const ValueId value = value_of(run_.records[index]);
+    if (value == kNoValue) return value;
+    const auto [latest, is_new] = fillings_.try_emplace(value, Filling{value, index});
+    Filling& filling = latest->second;
+    if (!is_new && has_other_bytes(run_.records[filling.record], run_.records[index])) {
+      const auto rank = static_cast<int64_t>(ranks_.at(run_.records[index].rank));
+      filling = {(rank + 1) * kFileIds - ++refilled_, index};
+    }
+    return filling.value;
+  }
+
+  /// False where it cannot be told.
+  static bool has_other_bytes(const TensorRecord& a, const TensorRecord& b) {
+    if (a.digest && b.digest) return !(*a.digest == *b.digest);
+    if (!a.bytes || !b.bytes || run::has_same_payload(a, b)) return false;
+    if (!a.dtype || info(*a.dtype).element_bits < 8) return false;
+    const Result<Tensor> first = run::load_tensor(a);
+    const Result<Tensor> second = run::load_tensor(b);
+    return first && second && !has_equal_bytes(first->view, second->view);
+  }
+
+  [[nodiscard]] Use use_of(size_t index) {
     const TensorRecord& record = run_.records[index];
     Use use;
     use.slot = record.slot;
     use.record = index;
-    use.value = value_of(record);
+    const bool is_leaf = record.role == Role::Input && record.producer < 0;
+    use.value = is_leaf ? value_of_leaf(index) : value_of(record);
     use.time = record.order;
     if (record.role == Role::Input) use.leaf = record.leaf;
     return use;
@@ -269,8 +297,16 @@ class Builder {
     size = std::max(size, *index + 1);
   }
 
+  /// The value that a tensor of the host holds now, and its first record.
+  struct Filling {
+    ValueId value = kNoValue;
+    size_t record = kNone;
+  };
+
   const run::Run& run_;
   Program program_;
+  std::unordered_map<ValueId, Filling> fillings_;  // by the value of the file
+  int64_t refilled_ = 0;
   std::map<int, size_t> ranks_;
   std::vector<const std::string*> arguments_;  // text, by operator
   std::vector<size_t> producer_of_record_;     // of outputs of operators

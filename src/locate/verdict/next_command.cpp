@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "base/paths.hpp"
 #include "base/shell_words.hpp"
 #include "locate/verdict/obligations.hpp"
 #include "locate/verdict/verdict.hpp"
 #include "run/common_names.hpp"
+#include "run/program_command.hpp"
 
 namespace assay::locate {
 namespace {
@@ -33,12 +33,12 @@ std::string free_folder(const std::string& name) {
 }
 
 /// Captures a run's program with its operators, in as many steps as the run has; `then` follows.
-std::string dump_command(const run::Run& run, const std::string& folder, const std::string& then) {
-  const std::string program = program_of(run);
+std::string operators_command(const run::Run& run, const std::string& folder,
+                              const std::string& then) {
   const bool has_steps = std::ranges::any_of(
       run.records, [](const run::TensorRecord& record) { return record.step > 0; });
-  return "assay dump --level operator" + std::string(has_steps ? " --steps all" : "") + " -o " +
-         folder + " --next " + shell_quote(then) + " -- " + (program.empty() ? "PROGRAM" : program);
+  return run::dump_command(run, "--level operator" + std::string(has_steps ? " --steps all" : "") +
+                                    " -o " + folder + " --next " + shell_quote(then));
 }
 
 // Weights with the digests of the fingerprint would let its program be replayed.
@@ -130,7 +130,7 @@ class Advice {
 
   [[nodiscard]] std::string capture_golden() const {
     const std::string folder = free_folder("golden-operators");
-    return dump_command(golden_, folder, on_paths("locate", folder, mine_.path));
+    return operators_command(golden_, folder, on_paths("locate", folder, mine_.path));
   }
 
   /// The run of which something is missing, where that is why nothing can be judged.
@@ -148,7 +148,7 @@ class Advice {
   [[nodiscard]] std::string capture_mine() const {
     if (!has_no_program(mine_, verdict_.mine_level) || is_other_framework(mine_)) return {};
     const std::string folder = free_folder("mine-operators");
-    return dump_command(mine_, folder, on_paths("locate", golden_.path, folder));
+    return operators_command(mine_, folder, on_paths("locate", golden_.path, folder));
   }
 
   [[nodiscard]] bool has_records(const std::string& node) const {
@@ -174,19 +174,6 @@ class Advice {
 };
 
 }  // namespace
-
-std::string program_of(const run::Run& run) {
-  const auto found = run.properties.find("host.program");
-  if (found == run.properties.end()) return {};
-  const nlohmann::json words = nlohmann::json::parse(found->second, nullptr, false);
-  if (!words.is_array()) return {};
-  std::string command;
-  for (const nlohmann::json& word : words) {
-    if (!word.is_string()) return {};
-    command += (command.empty() ? "" : " ") + shell_quote(word.get<std::string>());
-  }
-  return command;
-}
 
 bool would_operators_tell(const Verdict& verdict) {
   constexpr std::array<std::string_view, 4> kOfTheWhole = {kRunsAreWhole, kModelsAreTheSame,

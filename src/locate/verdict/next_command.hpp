@@ -21,7 +21,4 @@ void add_next_command(const run::Run& golden, const run::Run& mine, const Asked&
 /// about runs that are damaged, of two models, or were given other inputs or steps.
 [[nodiscard]] bool would_operators_tell(const Verdict& verdict);
 
-/// The command line that the run's manifest names, quoted for a shell; empty when it names none.
-[[nodiscard]] std::string program_of(const run::Run& run);
-
 }  // namespace assay::locate

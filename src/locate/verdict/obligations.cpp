@@ -276,10 +276,13 @@ class Obligations {
          {std::pair("golden", stages_.golden), std::pair("mine", stages_.mine)}) {
       if (program->level != CaptureLevel::Nothing) continue;
       const bool empty = program->run == nullptr || program->run->records.empty();
-      return empty ? "nothing of " + std::string(name) + " was captured"
-                   : std::string(name) +
-                         " holds no module calls and no operators with a reference (" +
-                         std::string(run::layout_name(program->run->layout)) + ")";
+      if (empty) return "nothing of " + std::string(name) + " was captured";
+      const std::string calls =
+          program->calls.empty()
+              ? "no module calls"
+              : "no values of the results of its " + counted(program->calls.size(), "module call");
+      return std::string(name) + " holds " + calls + " and no operators with a reference (" +
+             std::string(run::layout_name(program->run->layout)) + ")";
     }
     if (stages_.golden->lacks_leaves && stages_.mine->has_bytes)
       return "golden is a fingerprint whose weights are not at hand, neither in mine nor in a "

@@ -59,9 +59,14 @@ std::optional<std::string> other_modules(const Program& golden, const Program& m
     const auto root = types.find("");
     return root == types.end() || root->second.empty() ? std::string("model") : root->second;
   };
-  return "the run under test is of another model (" + type_of(ours) + ", golden's is " +
-         type_of(theirs) + "): " + std::to_string(common) + " of its " +
-         counted(ours.size(), "module") + " bear a name of golden's; --map pairs others";
+  const std::string kind = type_of(ours);
+  const std::string what =
+      kind == type_of(theirs)
+          ? "the run under test holds other modules than golden, both of a " + kind
+          : "the run under test is of another model (" + kind + ", golden's is " + type_of(theirs) +
+                ")";
+  return what + ": " + std::to_string(common) + " of its " + counted(ours.size(), "module") +
+         " bear a name of golden's; --map pairs others";
 }
 
 /// How many numbered children each node has: "model.layers" -> 32, "model.layers.0.mlp.experts" ->

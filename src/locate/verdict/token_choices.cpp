@@ -12,6 +12,7 @@
 #include "locate/verdict/token_row.hpp"
 #include "pair/places.hpp"
 #include "pair/ranks.hpp"
+#include "pair/step_tokens.hpp"
 #include "reference/wide.hpp"
 #include "run/load.hpp"
 #include "run/logits.hpp"
@@ -80,11 +81,34 @@ std::optional<Logits> load_logits(const Program& program, const TensorRecord& re
   return logits;
 }
 
+/// Of each step, how many of its last tokens were guessed and then refused: the next step computes
+/// their positions again. Of several guesses behind which nothing came no row is known to be what
+/// generation went on with: nothing.
+std::map<int64_t, std::optional<int64_t>> refused_tokens(const run::Run& run) {
+  std::map<int64_t, std::optional<int64_t>> refused;
+  const std::vector<pair::StepTokens> steps = pair::torch_steps(run);
+  bool guesses = false;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].sequences != 1 || steps[i].tokens.empty()) continue;
+    const int64_t first = steps[i].tokens.front().position;
+    const int64_t last = steps[i].tokens.back().position;
+    const bool goes_on = i + 1 < steps.size() && !steps[i + 1].tokens.empty();
+    const int64_t next = goes_on ? steps[i + 1].tokens.front().position : -1;
+    if (first >= 0 && next > first && next <= last) {
+      refused.emplace(steps[i].step, last - next + 1);
+      guesses = true;
+    } else if (!goes_on && guesses && last > first) {
+      refused.emplace(steps[i].step, std::nullopt);
+    }
+  }
+  return refused;
+}
+
 class TokenComparison {
  public:
   TokenComparison(const Program& golden, const Program& mine,
                   const std::optional<InputDifference>& inputs)
-      : golden_(golden), mine_(mine) {
+      : golden_(golden), mine_(mine), refused_(refused_tokens(*golden.run)) {
     if (inputs) found_.other_inputs_from = inputs->step;
   }
 
@@ -113,7 +137,12 @@ class TokenComparison {
     TokenRow theirs{{}, measure::Rounding(g->tensor.view.dtype)};
     TokenRow ours{{}, measure::Rounding(m->tensor.view.dtype)};
     for (int64_t sequence = 0; sequence < g->sequences; ++sequence) {
-      bool is_last = true;  // what generation goes on with
+      const auto refused = refused_.find(step_);
+      // From the end, the row that generation goes on with; 0: not known.
+      const int64_t chosen = refused == refused_.end() ? 1
+                             : refused->second         ? *refused->second + 1
+                                                       : 0;
+      int64_t row = 0;
       for (int64_t back = 1; back <= std::min(g->positions, m->positions); ++back) {
         if (padding.holds(sequence, back)) {
           ++found_.padding;
@@ -126,7 +155,7 @@ class TokenComparison {
         choice.step = step_;
         choice.sequence = sequence;
         choice.position = g->positions - back;
-        add(std::move(choice), std::exchange(is_last, false), g->tokens);
+        add(std::move(choice), ++row == chosen, g->tokens);
       }
     }
   }
@@ -228,6 +257,7 @@ class TokenComparison {
 
   const Program& golden_;
   const Program& mine_;
+  std::map<int64_t, std::optional<int64_t>> refused_;  // by step
   int64_t step_ = 0;
   TokenChoices found_;
   std::vector<TokenChoice> others_;

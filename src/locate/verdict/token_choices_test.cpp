@@ -269,6 +269,43 @@ TEST(TokenChoices, FewerPositionsAreTheLastOnes) {
   EXPECT_EQ(found.other_choices(), 0);
 }
 
+/// A step that looks up tokens at these positions, whose logits choose these tokens of 3.
+void add_guesses(TestRun& run, int64_t step, std::vector<double> positions,
+                 const std::vector<size_t>& chosen) {
+  run.step = step;
+  const auto count = static_cast<int64_t>(positions.size());
+  const auto ids = run.value(DType::Int64, {1, count}, std::vector<double>(positions.size(), 1));
+  run.module_input("", "kwargs.position_ids",
+                   run.value(DType::Int64, {1, count}, std::move(positions)));
+  run.module_input("model.embed_tokens", "0", ids);
+  std::vector<double> logits;
+  for (const size_t token : chosen) {
+    for (size_t i = 0; i < 3; ++i) logits.push_back(i == token ? 9 : 0);
+  }
+  run.module_output("lm_head", run.value(DType::Float32, {1, count, 3}, logits));
+}
+
+TEST(TokenChoices, BehindARefusedGuessNothingIsChosen) {
+  TestRun golden;
+  TestRun mine;
+  for (const auto& [run, behind] : {std::pair(&golden, 1), std::pair(&mine, 2)}) {
+    add_guesses(*run, 0, {0, 1}, {0, 1});
+    // Of two guesses at 3 and 4 the first is right; what would follow the second nobody asks.
+    add_guesses(*run, 1, {2, 3, 4}, {0, 2, static_cast<size_t>(behind)});
+    add_guesses(*run, 2, {4}, {0});
+  }
+  EXPECT_EQ(choices_of(golden, mine).first.step, -1);
+
+  TestRun other;
+  add_guesses(other, 0, {0, 1}, {0, 1});
+  add_guesses(other, 1, {2, 3, 4}, {0, 1, 1});
+  add_guesses(other, 2, {4}, {0});
+  const TokenChoices found = choices_of(golden, other);
+  EXPECT_EQ(found.first.step, 1);
+  EXPECT_EQ(found.first.position, 1);
+  EXPECT_EQ(found.first.golden_token, 2);
+}
+
 TEST(TokenChoices, AreOfTheFirstRankThatTheUserDidNotLeaveOut) {
   TestRun golden;
   TestRun mine;

@@ -130,7 +130,7 @@ class Reader {
     Run told;
     const Manifest manifest =
         add_manifest_file(join_path(process.path, native::kManifestFile), &told);
-    if (!told.coverage.complete) run_->coverage.complete = false;
+    if (!told.coverage.complete || manifest.is_unfinished()) run_->coverage.complete = false;
     move_to_end(&told.warnings, &run_->warnings);
     for (Damage& one : told.damage) run_->add_damage(one.file, std::move(one.what));
     const size_t first_record = run_->records.size();

@@ -12,6 +12,7 @@
 #include "run/native_damage.hpp"
 #include "run/native_records.hpp"
 #include "run/natural_sort.hpp"
+#include "run/requested_steps.hpp"
 #include "run/sources/native_graph.hpp"
 #include "run/sources/sources.hpp"
 #include "stats/digest.hpp"
@@ -128,6 +129,7 @@ std::vector<Manifest> read_manifests(const std::string& path,
   Manifest top = add_manifest_file(join_path(path, native::kManifestFile), run);
   if (folders.empty()) {
     if (!top.files.empty()) run->add_damage(path, "the folders of its ranks are missing");
+    if (top.is_unfinished()) run->coverage.complete = false;
     return manifests;
   }
   // The folder of one rank of several has its manifest one level up.
@@ -207,15 +209,25 @@ Attempt read_native(const std::string& path) {
   RankIds ids(&run);
   for (size_t i = 0; i < folders.size(); ++i) ids.add(folders[i].path, manifests[i]);
   TreeReader trees(&run);
+  std::vector<bool> unfinished(folders.size());
   for (size_t i = 0; i < folders.size(); ++i) {
     if (!manifests[i].parallel.empty()) run.parallel[folders[i].rank] = manifests[i].parallel;
     trees.read(folders[i]);
+    const bool others = std::exchange(run.coverage.complete, true);
     const RecordsFacts records = read_records(folders[i].path, folders[i].rank, boundary, &run);
+    // Of whole lines the manifest's end is asked below.
+    unfinished[i] = run.coverage.complete && manifests[i].is_unfinished();
+    run.coverage.complete = run.coverage.complete && others;
     find_native_damage(folders[i].path, boundary, manifests[i], records, &run);
     if (!manifests[i].found) ids.add(folders[i].path, records);
     if (!manifests[i].found && !records.run_id.empty()) run.coverage.complete = false;
   }
   trees.finish();
+  for (size_t i = 0; i < folders.size(); ++i) {
+    if (unfinished[i] &&
+        !has_all_requested_steps(folders[i].path, boundary, folders[i].rank, manifests[i], run))
+      run.coverage.complete = false;
+  }
   if (is_of_graphs(run)) {
     std::vector<std::pair<int, std::string>> ranks;
     for (const RankFolder& folder : folders) ranks.emplace_back(folder.rank, folder.path);

@@ -385,11 +385,10 @@ class Reader {
   void read() {
     bool found = false;
     for (const std::string& folder : location_.manifest_folders) {
-      if (!found) found = add_manifest_file(join_path(folder, "manifest.json"), run_).found;
+      if (!found) found = take_manifest(folder);
     }
     for (size_t rank = 0; rank < location_.ranks.size(); ++rank) {
-      if (!found)
-        (void)add_manifest_file(join_path(location_.ranks[rank].path, "manifest.json"), run_);
+      if (!found) (void)take_manifest(location_.ranks[rank].path);
       read_rank(location_.ranks[rank], static_cast<int>(rank));
     }
     if (!unknown_files_.empty()) {
@@ -408,6 +407,13 @@ class Reader {
   }
 
  private:
+  /// returns  whether the folder has one
+  bool take_manifest(const std::string& folder) {
+    const Manifest manifest = add_manifest_file(join_path(folder, "manifest.json"), run_);
+    if (manifest.is_unfinished()) run_->coverage.complete = false;
+    return manifest.found;
+  }
+
   FolderEntries list(const std::string& path) {
     Result<FolderEntries> entries = list_folder(path, location_.boundary);
     if (entries) return *std::move(entries);
