@@ -228,9 +228,10 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
   outcome->two_files = compared->two_files;
   outcome->comparison = std::move(compared->comparison);
   ASSAY_TRY_STATUS(judge.finish(*compared));
-  // One answer: nothing was asked of the verdict that equal values leave open.
+  // One answer: runs with equal values are the same, whether their operators are right or not;
+  // nothing was asked of the verdict.
   if (!request.verdict && outcome->verdict && report::is_same(outcome->comparison) &&
-      outcome->verdict->outcome == locate::VerdictOutcome::CannotJudge)
+      outcome->verdict->outcome != locate::VerdictOutcome::Clean)
     outcome->verdict.reset();
   return {};
 }

@@ -56,6 +56,9 @@ class Verifier {
     } catch (const Interrupted&) {
       return fail(Errc::Interrupted, "interrupted");
     }
+    for (Damage& one : found_) {  // readers name the file themselves
+      if (one.what.starts_with(one.file + ": ")) one.what.erase(0, one.file.size() + 2);
+    }
     std::ranges::sort(found_, {}, [](const Damage& one) { return std::tie(one.file, one.what); });
     for (Damage& one : found_) {
       if (std::ranges::find(result_.damage, one) == result_.damage.end())

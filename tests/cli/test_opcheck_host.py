@@ -226,6 +226,7 @@ def goldens(tmp_path_factory) -> Callable[[tuple], Path]:
     return golden
 
 
+@pytest.mark.disagrees_with_itself("an operation of it is wrong")
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_the_only_failure_and_is_named_first(tmp_path, goldens, fault):
     # Given a wrong run
@@ -450,6 +451,7 @@ def small_results(small_run, tmp_path_factory) -> dict[Place, str]:
     return results(opcheck(small_run, tmp_path_factory.mktemp("report"), "--no-kernels", status=0))
 
 
+@pytest.mark.disagrees_with_itself("its values are damaged")
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_is_one_row_with_its_reason(small_run, small_results, tmp_path, name):
     given = DAMAGE[name]

@@ -356,4 +356,4 @@ def test_assay_dump_captures_the_same_run(python, tmp_path, options):
     assert files[0] == files[1] and said[0] == said[1]
     for one, other in zip(*manifests):
         assert {key for key in one if one[key] != other[key]} <= {"host", "started", "finished", "steps", "seal"}
-        assert {key for key, value in one.get("host", {}).items() if other["host"][key] != value} <= {"pid"}
+        assert {key for key, value in one.get("host", {}).items() if other["host"][key] != value} <= {"pid", "command"}

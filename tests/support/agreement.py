@@ -83,7 +83,7 @@ def disagreement(assay: str, run: Path, other: Optional[Path] = None, *, wrong_k
     said = []
     mine = run if other is None else other
     status, located = _answer(assay, "locate", run, mine)
-    planted = wrong_kernels and located.get("sentence", "").startswith("golden itself is not clean")
+    planted = wrong_kernels and "its own error is" in located.get("sentence", "")
     if not planted and (status not in (0, 125) or located.get("candidates")):
         said.append(f"locate ({status}): {located.get('sentence')}")
     elif status == 125 and not located.get("sentence", "").strip():
