@@ -258,7 +258,7 @@ def pytest_problems(block: Block, folder: Path) -> list[str]:
     before = (folder / "before.py").read_text()
     (folder / "test_block.py").write_text(before + "\n\n" + "\n".join(block.lines) + "\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "assay.pytest_plugin", "-p", "no:cacheprovider", "test_block.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_block.py"],
         cwd=folder,
         env={**environment_of_sessions(), "PYTEST_ADDOPTS": ""},
         capture_output=True,

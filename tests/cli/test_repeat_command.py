@@ -99,7 +99,7 @@ def test_a_race_is_named_with_its_runs_its_element_and_how_wrong_it_is(repeat, t
     assert kept == {"run-0", "run-1", "values-0", "values-2"}
     assert found["next"] == "assay compare runs/values-0 runs/values-2"
     compared = run("compare", "runs/values-0", "runs/values-2", cwd=tmp_path)
-    assert compared.returncode == 0 and "aten.mul.Tensor" in compared.stdout
+    assert compared.returncode == 1 and "aten.mul.Tensor" in compared.stdout
 
 
 @pytest.mark.slow

@@ -488,6 +488,10 @@ class Replay::Machine {
     const std::string& leaf = replay_.state_.leaf(value.value);
     Result<Tensor> made = locate::restored_weight(*replay_.mine_.coded, leaf, *golden.shape);
     if (made) return made;
+    const run::TensorRecord* mine = replay_.leaf_of_mine(leaf);
+    if (mine != nullptr && mine->shape && element_count(*mine->shape) == 0)
+      return fail(Errc::Unsupported,
+                  "mine had freed " + leaf + " when it was captured, so its values are not known");
     return fail(Errc::Unsupported,
                 "mine holds " + leaf + " in codes or in parts, so its values are not golden's");
   }
