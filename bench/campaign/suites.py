@@ -80,7 +80,7 @@ SUITES = {
     ),
     "compressed_tensors": Suite(
         "0.20.1",
-        ("loguru==0.7.3",),
+        ("loguru==0.7.3", "psutil==7.0.0"),
         "tests",
         (
             "test_quantization/test_quant_scheme", "test_quantization/test_quant_args",
@@ -154,9 +154,11 @@ class Suites(Campaign):
         except NotAvailable as why:
             return {"outcome": SKIPPED, "reason": str(why)}
         file = source / suite.tests / f"{suite.files[int(number)]}.py"
-        plain = _outcomes([], file, source, packages, suite, work.scratch / "plain")
-        command = [str(find_assay(None)), "dump", "--level", level, "-o", str(work.scratch / "run"), "--"]
-        captured = _outcomes(command, file, source, packages, suite, work.scratch / "captured")
+        folder = work.scratch / case.name
+        folder.mkdir()
+        plain = _outcomes([], file, source, packages, suite, folder / "plain")
+        command = [str(find_assay(None)), "dump", "--level", level, "-o", str(folder / "run"), "--"]
+        captured = _outcomes(command, file, source, packages, suite, folder / "captured")
         otherwise = sorted(test for test in plain.keys() | captured.keys() if plain.get(test) != captured.get(test))
         result: Result = {"suite": name, "tests": len(plain), "otherwise": len(otherwise), "outcome": OK}
         if not plain:
@@ -173,8 +175,10 @@ class Suites(Campaign):
         for name, suite in SUITES.items():
             of_suite = [result for result in results if result.get("suite") == name]
             if of_suite:
-                numbers = [len(of_suite), *(sum(one[key] for one in of_suite) for key in ("tests", "otherwise"))]
-                rows.append(Row(f"{name} {suite.version}", [str(number) for number in numbers]))
+                counts = {"files": len(of_suite)}
+                counts |= {key: sum(one[key] for one in of_suite) for key in ("tests", "otherwise")}
+                cells = {key: str(count) for key, count in counts.items()}
+                rows.append(Row(f"{name} {suite.version}", cells, data=counts))
         return rows
 
 
