@@ -45,12 +45,13 @@ bool load_stack_functions() {
          load(&functions.pop, "_pop_torch_dispatch_stack");
 }
 
-// Whether tensors of a class among the arguments run other operators in the place of this one: on
-// local shards, or on what a collective has brought. They come here again, and are recorded.
+// Whether tensors of a class among the arguments run other operators in the place of this one, on
+// local shards. They come here again, and are recorded. Not so the result of a collective that is
+// on its way: it makes views of what is still written, which nobody may read.
 bool takes_operators_apart(PyObject* types) {
   for (Py_ssize_t i = 0; i < size_of(types); ++i) {
     const std::string name = class_name(reinterpret_cast<PyTypeObject*>(item_of(types, i)));
-    if (name == "DTensor" || name == "AsyncCollectiveTensor") return true;
+    if (name == "DTensor") return true;
   }
   return false;
 }
