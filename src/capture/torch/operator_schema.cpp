@@ -200,7 +200,8 @@ std::unique_ptr<OperatorSchema> OperatorSchemas::read(PyObject* function) {
   schema->waits_for_collective =
       is_functional && schema->name->find(".wait_tensor") != std::string::npos;
   schema->starts_collective =
-      (is_functional && !schema->waits_for_collective) || schema->name->starts_with("c10d.");
+      (is_functional && !schema->waits_for_collective) || schema->name->starts_with("c10d.") ||
+      schema->name->starts_with("fsdp.all_gather_copy_in");  // returns the buffers of one
   const Ref description = attribute(function, "_schema");
   Ref target = description ? attribute(function, "_op") : Ref();
   schema->target = target ? target.release() : new_ref(function);
