@@ -2,44 +2,19 @@
 #include "locate/replay/walk.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <condition_variable>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
 
 #include "base/thread_pool.hpp"
-#include "locate/judge/other_integers.hpp"
-#include "locate/noise/gap.hpp"
 #include "locate/program/owner.hpp"
-#include "locate/program/padding.hpp"
-#include "locate/replay/replay.hpp"
-#include "measure/metrics.hpp"
-#include "reference/products/matmul.hpp"
-#include "reference/wide.hpp"
+#include "locate/replay/value_judge.hpp"
+#include "reference/aten/selection.hpp"
 #include "run/common_names.hpp"
-#include "run/load.hpp"
-#include "run/strided_payload.hpp"
-#include "tensor/convert.hpp"
-#include "tensor/equal_bytes.hpp"
 
 namespace assay::locate {
 namespace {
-
-// docs/localisation.md, "Cross substitution"
-constexpr double kLimit = 2, kElementLimit = 3, kColumnLimit = 2;
-constexpr double kLayerLimit = 1.5, kLayerElementLimit = 1.75;
-/// Further beyond the limit than this no unlucky draw of the noise takes a healthy value.
-constexpr double kLuckyExcess = 20;
-// docs/localisation.md, "The order of things"
-constexpr double kMediumRatio = 4, kMediumElementRatio = 6;
-
-const Use& use_of(const Program& program, const Boundary& boundary) {
-  const ModuleCall& call = program.calls[boundary.call];
-  return (boundary.input ? call.inputs : call.outputs)[boundary.use];
-}
 
 /// "model.layers.3", the outermost numbered modules, and the root.
 bool is_layer(std::string_view module) {
@@ -59,79 +34,6 @@ bool is_walked(CaptureLevel level, const ModuleCall& call, bool input) {
   }
 }
 
-/// Lets workers in while their working tensors fit; one alone may be larger than the limit.
-class MemoryGate {
- public:
-  explicit MemoryGate(uint64_t limit) : limit_(limit) {}
-  void enter(uint64_t bytes) {
-    std::unique_lock lock(mutex_);
-    free_.wait(lock, [&] { return used_ == 0 || used_ + bytes <= limit_; });
-    used_ += bytes;
-  }
-  void leave(uint64_t bytes) {
-    {
-      const std::scoped_lock lock(mutex_);
-      used_ -= bytes;
-    }
-    free_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable free_;
-  uint64_t used_ = 0;
-  uint64_t limit_;
-};
-
-/// Some rows of the last axis but one, in fp64.
-Result<Tensor> some_rows(const Tensor& tensor, const std::vector<int64_t>& rows) {
-  const Dims& shape = tensor.view.shape;
-  if (shape.size() < 2) return fail(Errc::Invalid, "a tensor without rows");
-  ASSAY_TRY(const reference::Wide all, reference::widen(tensor.view));
-  const int64_t columns = shape[shape.size() - 1];
-  const int64_t count = shape[shape.size() - 2];
-  const int64_t outer = count * columns == 0 ? 0 : all.size() / (count * columns);
-  Dims selected = shape;
-  selected[shape.size() - 2] = static_cast<int64_t>(rows.size());
-  reference::Wide some(selected);
-  double* to = some.values.data();
-  for (int64_t i = 0; i < outer; ++i) {
-    for (const int64_t row : rows) {
-      if (row < 0 || row >= count) return fail(Errc::Invalid, "a row beyond the tensor's");
-      to = std::copy_n(all.values.data() + (i * count + row) * columns, columns, to);
-    }
-  }
-  return reference::to_tensor(std::move(some));
-}
-
-/// The same of rows wherever their tokens lie, as [row, value].
-Result<Tensor> some_rows(const Tensor& tensor, const RowsOfTokens& shown) {
-  ASSAY_TRY(const reference::Wide all, reference::widen(tensor.view));
-  reference::Wide some(Dims{static_cast<int64_t>(shown.rows.size()), shown.width});
-  double* to = some.values.data();
-  for (const int64_t row : shown.rows)
-    to = std::copy_n(all.values.data() + row * shown.width, shown.width, to);
-  return reference::to_tensor(std::move(some));
-}
-
-/// Equal bit for bit after a cast to the narrower of both types.
-Result<bool> is_same_value(const Tensor& a, const Tensor& b) {
-  if (!(a.view.shape == b.view.shape)) return false;
-  const bool first_is_narrow = info(a.view.dtype).element_bits <= info(b.view.dtype).element_bits;
-  const Tensor& narrow = first_is_narrow ? a : b;
-  const Tensor& wide = first_is_narrow ? b : a;
-  if (is_float(narrow.view.dtype) != is_float(wide.view.dtype)) return false;
-  ASSAY_TRY(const Tensor cast, wide.view.dtype == narrow.view.dtype
-                                   ? Result<Tensor>(wide)
-                                   : reference::narrow(wide.view, narrow.view.dtype));
-  if (info(narrow.view.dtype).element_bits < 8) return fail(Errc::Unsupported, "packed values");
-  return has_equal_bytes(narrow.view, cast.view);
-}
-
-bool same_place(const run::TensorRecord& a, const run::TensorRecord& b) {
-  return run::has_same_payload(a, b) && a.dtype == b.dtype && a.shape == b.shape;
-}
-
 class Walker {
  public:
   Walker(const Program& golden, const Program& mine, const Pairing& pairing,
@@ -140,17 +42,9 @@ class Walker {
         mine_(mine),
         pairing_(pairing),
         options_(options),
-        limit_(options.r_limit > 0                     ? options.r_limit
-               : options.level == CaptureLevel::Layers ? kLayerLimit
-                                                       : kLimit),
-        element_limit_(options.r_element_limit > 0             ? options.r_element_limit
-                       : options.level == CaptureLevel::Layers ? kLayerElementLimit
-                                                               : kElementLimit),
         replay_(golden, mine, find_boundaries(), options.max_memory / 4),
-        gate_(options.max_memory - options.max_memory / 4) {
-    // Both were given the same inputs; of the run under test they may not have been captured.
-    paddings_ = Padding::of_steps(golden);
-  }
+        gate_(options.max_memory - options.max_memory / 4),
+        values_(golden, mine, pairing, options, replay_, &gate_) {}
 
   Result<Walk> run() {
     const std::vector<Boundary>& boundaries = replay_.boundaries();
@@ -160,7 +54,7 @@ class Walker {
     const std::vector<size_t> order = largest_first();
     parallel_for(boundaries.size(), resolve_job_count(options_.jobs), [&](size_t place) {
       if (options_.interrupted != nullptr && options_.interrupted->load()) return;
-      judge(order[place], {});
+      judged_[order[place]] = values_.judge(order[place]);
       if (options_.progress) {
         const std::scoped_lock lock(progress_mutex);
         options_.progress(++done, boundaries.size());
@@ -177,16 +71,6 @@ class Walker {
   }
 
  private:
-  struct Judged {
-    WalkStep step;
-    std::optional<Finding> finding;
-    std::vector<size_t> operators;  // of golden, that were replayed
-    std::vector<size_t> recorded;   // boundaries it was judged on, but for those behind `carried`
-    std::vector<size_t> carried;    // values of earlier steps, see Replay::carried()
-    bool order_open = false;        // in an order of its own: says nothing about golden's values
-    bool handed_over = false;       // it is a value that was recorded before
-  };
-
   /// The run under test's recorded values, in order of rank and production.
   std::vector<Boundary> find_boundaries() {
     std::vector<Boundary> boundaries;
@@ -239,6 +123,12 @@ class Walker {
     return !theirs || !ours || *theirs == *ours || mine_.joined.contains(mine);
   }
 
+  [[nodiscard]] bool is_padded(size_t golden, size_t mine) const {
+    const InternedDims theirs = golden_.run->records[golden].shape;
+    const InternedDims ours = mine_.run->records[mine].shape;
+    return options_.padded && theirs && ours && has_padded_columns(*ours, *theirs);
+  }
+
   void add_boundary(size_t call, size_t index, bool input, const Use& use,
                     std::vector<Boundary>* boundaries) {
     if (use.record >= mine_.run->records.size() || mine_.joined_parts.contains(use.record)) return;
@@ -270,14 +160,14 @@ class Walker {
   void judge_around_open_orders() {
     if (std::ranges::none_of(judged_, &Judged::order_open)) return;
     std::vector<bool> unusable(judged_.size(), false);
-    for (size_t i = 0; i < judged_.size(); ++i) add_carried(i);
+    for (size_t i = 0; i < judged_.size(); ++i) values_.add_carried(i, &judged_[i]);
     for (size_t i = 0; i < judged_.size(); ++i) {
       unusable[i] = judged_[i].order_open;
       const bool built_on =
           std::ranges::any_of(judged_[i].recorded, [&](size_t other) { return unusable[other]; });
       if (!built_on) continue;
       if (judged_[i].finding || judged_[i].order_open) {
-        judge(i, unusable);
+        judged_[i] = values_.judge(i, unusable);
         unusable[i] = judged_[i].order_open;
       } else {
         unusable[i] = true;
@@ -326,7 +216,7 @@ class Walker {
     std::set<size_t> passed;
     std::vector<bool> unusable(judged_.size(), false);
     for (size_t round = 0; round < kMostRounds; ++round) {
-      add_carried(i);
+      values_.add_carried(i, &judged_[i]);
       const size_t known = passed.size();
       for (const size_t value : judged_[i].recorded) {
         if (!wrong.contains(value)) continue;
@@ -334,7 +224,7 @@ class Walker {
         unusable[value] = true;
       }
       if (passed.size() == known) break;
-      judge(i, unusable);
+      judged_[i] = values_.judge(i, unusable);
       if (!judged_[i].step.reason.empty()) break;
       if (!judged_[i].finding) {
         judged_[i].finding = before.finding;
@@ -355,7 +245,8 @@ class Walker {
       bool any = false;
       const bool all = std::ranges::all_of(readers_of(name), [&](size_t i) {
         any = true;
-        return judged_[i].step.reason.empty() && !judged_[i].finding && !is_right_with(i, name);
+        return judged_[i].step.reason.empty() && !judged_[i].finding &&
+               !values_.is_right_with_buffers(i, name);
       });
       if (any && all) unread.insert(name);
     }
@@ -371,243 +262,6 @@ class Walker {
       if (region && replay_.reads(*region, name)) readers.push_back(i);
     }
     return readers;
-  }
-
-  /// Replayed with the values that the run under test's capture has of its buffers, the value is
-  /// within rounding, and not because golden overwrites them.
-  [[nodiscard]] bool is_right_with(size_t i, const std::string& name) {
-    const Boundary& boundary = replay_.boundaries()[i];
-    const Result<Region> region = replay_.plan(i);
-    const Result<Tensor> value = load_use(mine_, use_of(mine_, boundary));
-    if (!region || !value) return true;
-    const Result<Replayed> golden = replay_.run(*region, {});
-    const Result<Replayed> mine = replay_.run(*region, {.rounding = LeafRounding::Captured});
-    if (!golden || !mine) return true;
-    const Result<bool> same = is_same_value(golden->reference, mine->reference);
-    if (same && *same) return !replay_.overwrites(*region, name);
-    const Result<Gap> gap =
-        measure_rows(boundary, *value, {mine->reference, mine->simulated}, region->dtype, false);
-    return !gap || excess_of_whole(*gap) <= 1;
-  }
-
-  /// Names the values of mine that a value was judged on by way of earlier steps, too.
-  void add_carried(size_t i) {
-    if (judged_[i].carried.empty()) return;
-    const Result<Region> whole = replay_.plan(i, {}, Carry::No);
-    if (!whole) return;  // it was planned before, with the same operators
-    judged_[i].recorded.clear();
-    for (const Region::Value& value : whole->values) {
-      if (value.source == Region::Value::Source::Recorded)
-        judged_[i].recorded.push_back(value.boundary);
-    }
-  }
-
-  /// unusable  values of mine that nothing may be judged on
-  void judge(size_t i, const std::vector<bool>& unusable) {
-    const Boundary& boundary = replay_.boundaries()[i];
-    Judged& judged = judged_[i];
-    judged = {};
-    judged.step.call = boundary.call;
-    judged.step.use = boundary.use;
-    judged.step.input = boundary.input;
-    judged.step.owner = mine_.calls[boundary.call].module;
-    if (Status status = judge_value(i, unusable, &judged); !status) {
-      judged.step.reason = status.error().message;
-      judged.step.suspicious = false;
-      judged.finding.reset();
-    }
-  }
-
-  Status judge_value(size_t i, const std::vector<bool>& unusable, Judged* judged) {
-    const Boundary& boundary = replay_.boundaries()[i];
-    const Use& use = use_of(mine_, boundary);
-    const run::TensorRecord& record = mine_.run->records[use.record];
-    if (!record.bytes) return fail(Errc::NotFound, "not captured in full");
-    if (boundary.reshaped != kNoValue)
-      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
-    judged->step.unknown_to_golden = boundary.golden == kNoValue;
-    if (boundary.golden == kNoValue)
-      return fail(Errc::NotFound, "golden has no such value: program differs here, cannot judge");
-    const size_t before = replay_.recorded(boundary.golden, i, unusable);
-    if (before == kNone) return judge_replayed(i, unusable, judged);
-    judged->recorded.push_back(before);
-    judged->handed_over = true;
-    return judge_handed_over(i, before, judged);
-  }
-
-  [[nodiscard]] bool follows_other_integers(const Boundary& boundary) const {
-    const ModuleCall& call = mine_.calls[boundary.call];
-    return locate::follows_other_integers(golden_, mine_, pairing_,
-                                          {call.module, call.rank, call.step, call.begin, call.end},
-                                          boundary.call);
-  }
-
-  /// Is made by or of a module that is called several times in a step: of a loop over experts
-  /// golden's record has the rounds of its own choice, in numbers.
-  [[nodiscard]] bool has_loop(const Region& region) const {
-    const auto is_called_again = [](const Program& program, std::string_view module, int rank,
-                                    int64_t step) {
-      return std::ranges::count_if(program.calls, [&](const ModuleCall& call) {
-               return call.module == module && call.rank == rank && call.step == step;
-             }) > 1;
-    };
-    const bool makes = std::ranges::any_of(region.operators, [&](const Region::Call& call) {
-      const Operator& one = golden_.operators[call.op];
-      return is_called_again(golden_, one.module, one.rank, one.step);
-    });
-    return makes || std::ranges::any_of(region.values, [&](const Region::Value& value) {
-             if (value.source != Region::Value::Source::Recorded) return false;
-             const ModuleCall& call = mine_.calls[replay_.boundaries()[value.boundary].call];
-             return is_called_again(mine_, call.module, call.rank, call.step);
-           });
-  }
-
-  [[nodiscard]] bool is_padded(size_t golden, size_t mine) const {
-    const InternedDims theirs = golden_.run->records[golden].shape;
-    const InternedDims ours = mine_.run->records[mine].shape;
-    return theirs && ours && is_padded(*ours, *theirs);
-  }
-
-  /// More of the last axis than golden has: what the rows that pad a weight make.
-  [[nodiscard]] bool is_padded(const Dims& mine, const Dims& golden) const {
-    if (!options_.padded || mine.empty() || mine.size() != golden.size()) return false;
-    return std::equal(mine.begin(), mine.end() - 1, golden.begin()) &&
-           mine[mine.size() - 1] > golden[golden.size() - 1];
-  }
-
-  [[nodiscard]] bool is_partial_sum(const Use& use) const {
-    const auto joined = mine_.joined.find(use.record);
-    return joined != mine_.joined.end() && joined->second.merge == pair::Merge::Sum;
-  }
-
-  /// What the ranks hold of a sum, added up in the type of the result: one rounding a rank.
-  Result<Tensor> added_with_roundings(const Use& use, DType dtype) const {
-    std::optional<Tensor> sum;
-    for (const size_t part : mine_.joined.at(use.record).records) {
-      ASSAY_TRY(const Tensor more, run::load_tensor(mine_.run->records[part]));
-      if (!sum) {
-        sum = more;
-        continue;
-      }
-      ASSAY_TRY(reference::Wide both, reference::widen(sum->view));
-      ASSAY_TRY(const reference::Wide wide, reference::widen(more.view));
-      if (wide.size() != both.size()) return fail(Errc::Invalid, "partial sums of other shapes");
-      for (size_t i = 0; i < wide.values.size(); ++i) both.values[i] += wide.values[i];
-      const Tensor exact = reference::to_tensor(std::move(both));
-      ASSAY_TRY(sum, reference::narrow(exact.view, dtype));
-    }
-    return *std::move(sum);
-  }
-
-  /// The value is one that was recorded before.
-  Status judge_handed_over(size_t i, size_t before, Judged* judged) {
-    const Boundary& boundary = replay_.boundaries()[i];
-    const Use& use = use_of(mine_, boundary);
-    const Use& earlier = use_of(mine_, replay_.boundaries()[before]);
-    // The first rank's bytes may be a value, and the part of another one that all ranks have.
-    const bool is_part = mine_.joined.contains(use.record);
-    if (is_part == mine_.joined.contains(earlier.record) &&
-        same_place(mine_.run->records[use.record], mine_.run->records[earlier.record]))
-      return {};
-    ASSAY_TRY(const Tensor value, load_use(mine_, use));
-    ASSAY_TRY(const Tensor source, load_use(mine_, earlier));
-    if (!(value.view.shape == source.view.shape) ||
-        is_float(value.view.dtype) != is_float(source.view.dtype))
-      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
-    ASSAY_TRY(const bool same, is_same_value(value, source));
-    if (same) return {};
-    const DType narrower =
-        info(value.view.dtype).element_bits <= info(source.view.dtype).element_bits
-            ? value.view.dtype
-            : source.view.dtype;
-    const bool is_sum = !is_part && is_partial_sum(earlier);
-    ASSAY_TRY(const Tensor rounded,
-              is_sum ? added_with_roundings(earlier, value.view.dtype) : Result<Tensor>(source));
-    ASSAY_TRY(const Gap gap, measure_gap(value.view, source.view, rounded.view, narrower, false));
-    set(gap, &judged->step);
-    // An input must be what was handed over; an output may be rounded once more on its way out.
-    judged->step.suspicious = (boundary.input && !is_sum) || is_beyond(gap);
-    if (!judged->step.suspicious) return {};
-    if (follows_other_integers(boundary)) return fail(Errc::Unsupported, kOtherIndices);
-    const std::string& from = mine_.calls[replay_.boundaries()[before].call].module;
-    const std::string& module = mine_.calls[boundary.call].module;
-    Finding finding = make_finding(i, *judged, {module, common_module({module, from})});
-    finding.kind = boundary.input ? FindingKind::Edge : FindingKind::Gap;
-    finding.err_in = 0;
-    finding.detail = std::string(boundary.input ? "input" : "output") + " is not the " +
-                     (replay_.boundaries()[before].input ? "input" : "output") + " of " +
-                     (from.empty() ? std::string("the model") : from) + " that it should be";
-    judged->finding = std::move(finding);
-    return {};
-  }
-
-  Status judge_replayed(size_t i, const std::vector<bool>& unusable, Judged* judged) {
-    const Boundary& boundary = replay_.boundaries()[i];
-    ASSAY_TRY(const Region region, replay_.plan(i, unusable));
-    for (const Region::Value& value : region.values) {
-      if (value.source == Region::Value::Source::Recorded)
-        judged->recorded.push_back(value.boundary);
-    }
-    judged->carried = region.carried;
-    judged->step.operators = region.operators.size();
-    const auto is_of_mine = [](const Region::Value& value) { return value.floating; };
-    if (region.around != kNone && std::ranges::none_of(region.values, is_of_mine))
-      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
-    const run::TensorRecord& record = mine_.run->records[use_of(mine_, boundary).record];
-    if (record.dtype && is_float(*record.dtype) && !is_judged_type(region.dtype))
-      return fail(Errc::Unsupported,
-                  "no wider reference than " + std::string(name(region.dtype)) + " to judge by");
-    gate_.enter(region.bytes);
-    const Status status = measure(i, region, judged);
-    gate_.leave(region.bytes);
-    ASSAY_TRY_STATUS(status);
-
-    std::vector<std::string_view> modules;
-    for (const Region::Call& call : region.operators) {
-      judged->operators.push_back(call.op);
-      if (call.floating) modules.push_back(golden_.operators[call.op].module);
-    }
-    for (const size_t number : region.carried) {
-      const std::vector<std::string_view>& earlier = replay_.carried(number).modules;
-      modules.insert(modules.end(), earlier.begin(), earlier.end());
-    }
-    Owner owner = name_owner(mine_.calls[boundary.call].module, boundary.input, modules);
-    judged->step.owner = owner.module;
-    if (!judged->step.suspicious) return {};
-    // Only for what is said about it: without the values behind earlier steps it is as wrong.
-    const Result<Region> whole = replay_.plan(i, unusable, Carry::No);
-    if (whole) judged->step.operators = whole->operators.size();
-    Finding finding = make_finding(i, *judged, std::move(owner));
-    finding.err_in = error_of_inputs(whole ? *whole : region);
-    finding.detail = detail_of(i, judged->step);
-    if (region.around != kNone) blame_shape(region.around, &finding);
-    judged->finding = std::move(finding);
-    return {};
-  }
-
-  /// The value was judged without one of mine that has another shape than golden's, and is wrong:
-  /// that is the cause.
-  void blame_shape(size_t other, Finding* finding) const {
-    const Boundary& boundary = replay_.boundaries()[other];
-    const ModuleCall& call = mine_.calls[boundary.call];
-    const Use& use = use_of(mine_, boundary);
-    finding->module = call.module;
-    finding->also.clear();
-    finding->node = call.module;
-    finding->op_type = call.type;
-    finding->slot = use.slot;
-    finding->time = use.time;
-    finding->mine_record = use.record;
-    finding->golden_record = boundary.golden_record;
-    finding->detail = shape_difference(boundary, other);
-  }
-
-  /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
-  [[nodiscard]] std::string shape_difference(const Boundary& boundary, size_t number) const {
-    const run::TensorRecord& mine = mine_.run->records[use_of(mine_, boundary).record];
-    const run::TensorRecord& golden = golden_.run->records[boundary.golden_record];
-    return value_text(number) + " has shape " + list_text(mine.shape->span()) +
-           " against golden's " + list_text(golden.shape->span());
   }
 
   /// Another number of features, as of a router that chooses fewer: how many rows there are may
@@ -635,366 +289,9 @@ class Walker {
       if (boundary.input || boundary.reshaped == kNoValue) continue;
       const auto inputs = same_inputs.find(boundary.call);
       if (inputs == same_inputs.end() ? has_other_features(boundary) : inputs->second)
-        texts.push_back(shape_difference(boundary, i));
+        texts.push_back(values_.shape_difference(i));
     }
     return texts;
-  }
-
-  /// Few sources of noise are no average: their error alone is beyond twice its deviation by chance,
-  /// of one source in 5 cases of 100. What a healthy error may be, over the usual 2: where
-  /// chi-square of k sources over k leaves one case in 100 000.
-  [[nodiscard]] static double excess_of_few(const NoiseDraws& draws) {
-    constexpr double kDeviations = 4.265;
-    return std::max(1.0, usual_excess(draws.effective_count(), kDeviations) / kLimit);
-  }
-
-  /// A few elements have most of the error, as a channel that is much larger than the others: that
-  /// the simulated noise is small at just these is no rare chance.
-  static bool is_error_of_few(const Tensor& mine, const Tensor& reference) {
-    const Result<reference::Wide> ours = reference::widen(mine.view);
-    const Result<reference::Wide> theirs = reference::widen(reference.view);
-    if (!ours || !theirs || ours->size() != theirs->size()) return false;
-    double squares = 0, fourths = 0;
-    for (size_t i = 0; i < ours->values.size(); ++i) {
-      const double error = ours->values[i] - theirs->values[i];
-      squares += error * error;
-      fourths += error * error * error * error;
-    }
-    return std::isfinite(fourths) && squares * squares < kFewToAverage * fourths;
-  }
-
-  /// Of few values, of a row with one scale and of a single element the simulated noise is one
-  /// draw, which may be small by chance. More draws say what it usually is.
-  Status widen_lucky_floor(const Boundary& boundary, const Tensor& value, const Region& region,
-                           const How& how, bool masks, Gap* gap) const {
-    // Roundings of few values are moved to one side or the other: in 8 draws two of them go the
-    // same way in one case of 256, and what should not cancel does. What still looks wrong has the
-    // number of its sources counted by more of them, too.
-    constexpr uint32_t kDraws = 8, kDrawsOfFew = 32;
-    const bool is_few = value.view.element_count() <= kFewToAverage;
-    NoiseDraws draws;
-    Tensor reference;
-    How drawn = how;
-    Gap usual;
-    for (const uint32_t count : {is_few ? kDrawsOfFew : kDraws, kDrawsOfFew}) {
-      while (drawn.draw < count) {
-        ++drawn.draw;
-        ASSAY_TRY(const Replayed replayed, replay_.run(region, drawn));
-        ASSAY_TRY_STATUS(draws.add(replayed.reference, replayed.simulated, region.dtype));
-        reference = replayed.reference;
-      }
-      ASSAY_TRY(usual, measure_rows(boundary, value, {reference, draws.usual()}, region.dtype,
-                                    masks, NoiseOf::Draws));
-      if (!is_beyond(usual)) break;
-    }
-    const double few = excess_of_few(draws);
-    gap->r = std::min(gap->r, usual.r) / few;
-    gap->r_element = std::min(gap->r_element, usual.r_element) / few;
-    gap->r_column = std::min(gap->r_column, usual.r_column) / few;
-    gap->noise_floor = std::max(gap->noise_floor, usual.noise_floor) * few;
-    return {};
-  }
-
-  /// Else a weight that was merged with others or had a factor folded into it is rounded in another
-  /// way than golden's parts are, which moves all rows of a column by the same.
-  [[nodiscard]] bool has_goldens_parameters(const Region& region) const {
-    return replay_.has_parameters_of(region) &&
-           std::ranges::none_of(options_.other_weights, [&](const std::string& leaf) {
-             return replay_.reads(region, leaf);
-           });
-  }
-
-  /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong,
-  /// with leaves as golden has them, with leaves rounded on the fly, with what is made of leaves
-  /// alone rounded, with the scores of attention stored as a chain of operators stores them, and
-  /// with residuals that were wider than they are recorded.
-  /// The smallest error counts.
-  Status measure(size_t i, const Region& region, Judged* judged) {
-    const Boundary& boundary = replay_.boundaries()[i];
-    ASSAY_TRY(Tensor value, load_use(mine_, use_of(mine_, boundary)));
-    if (const size_t theirs = boundary.golden_record; theirs < golden_.run->records.size()) {
-      const InternedDims shape = golden_.run->records[theirs].shape;
-      if (shape && is_padded(value.view.shape, *shape))
-        value.view = reference::section(value.view, value.view.shape.size() - 1, 0,
-                                        (*shape)[shape->size() - 1]);
-    }
-    const bool masks = std::ranges::none_of(region.operators, &Region::Call::floating) &&
-                       !region.values[0].floating;
-    const bool by_columns = has_goldens_parameters(region);
-    Gap best;
-    Replayed nearest;
-    bool order_open = false, first = true;
-    How way;
-    std::vector<How> ways;
-    const auto attempt = [&](const How& how) -> Status {
-      ASSAY_TRY(Replayed replayed, replay_.run(region, how));
-      ASSAY_TRY(Gap gap, measure_rows(boundary, value, {replayed.reference, replayed.simulated},
-                                      region.dtype, masks));
-      if (!by_columns) gap.r_column = 0;
-      ways.push_back(how);
-      order_open = order_open || replayed.order_open;
-      if (first || excess(gap) < excess(best)) {
-        best = gap;
-        way = how;
-        nearest = std::move(replayed);
-      }
-      first = false;
-      return {};
-    };
-    for (const How& how :
-         {How{}, How{.rounding = LeafRounding::None}, How{.rounding = LeafRounding::Narrowest},
-          How{.rounding = LeafRounding::Prepared}, How{.kernel = AttentionKernel::Chain},
-          How{.wide_residual = true}}) {
-      if (!first && !is_beyond(best)) break;
-      if (how.kernel == AttentionKernel::Chain && !has_attention(region)) continue;
-      ASSAY_TRY_STATUS(attempt(how));
-    }
-    if (is_beyond(best) &&
-        (excess_of_whole(best) < kLuckyExcess || is_error_of_few(value, nearest.reference)))
-      ASSAY_TRY_STATUS(widen_lucky_floor(boundary, value, region, way, masks, &best));
-    set(best, &judged->step);
-    judged->step.suspicious = is_beyond(best);
-    if (!judged->step.suspicious)
-      return check_hidden_rows(boundary, value, nearest, region.dtype, masks);
-    if (order_open) {
-      ASSAY_TRY(judged->order_open, depends_on_order(region));
-      if (judged->order_open)
-        return fail(Errc::Unsupported, "depends on the order of equal values in a sort");
-    }
-    // Healthy reasons to be this far away, none of which golden's program can rule out.
-    if (nearest.other_path ||
-        ((nearest.other_choice || !nearest.choices.empty()) && has_loop(region)))
-      return fail(Errc::Unsupported, kOtherIndices);
-    if (region.from_before)
-      return fail(Errc::NotFound, "needs a value that was made before the capture began");
-    if (nearest.tie_elsewhere) return fail(Errc::Unsupported, kOpenChoice);
-    if (nearest.choices.empty()) return {};
-    ASSAY_TRY_STATUS(judge_choices(region, way, value, nearest, masks, judged));
-    if (judged->step.suspicious)
-      ASSAY_TRY_STATUS(judge_choices_otherwise(region, ways, value, masks, judged));
-    return {};
-  }
-
-  /// Where zeros of the mask may mean tokens that are shown, those rows tell, too.
-  Status check_hidden_rows(const Boundary& boundary, const Tensor& value, const Replayed& replayed,
-                           DType dtype, bool masks) const {
-    const auto padding = paddings_.find(mine_.calls[boundary.call].step);
-    if (!shown_rows(boundary, value) || padding->second.is_certain()) return {};
-    ASSAY_TRY(const Gap gap, measure_gap(value.view, replayed.reference.view,
-                                         replayed.simulated.view, dtype, masks));
-    if (excess_of_whole(gap) <= 1) return {};
-    return fail(Errc::Unsupported,
-                "attention_mask may hide the tokens at its zeros or show only these");
-  }
-
-  /// The nearest way by values may be another than that of the run under test: weights of another
-  /// type can hide that a choice was close.
-  Status judge_choices_otherwise(const Region& region, const std::vector<How>& ways,
-                                 const Tensor& value, bool masks, Judged* judged) {
-    for (const How& way : ways) {
-      ASSAY_TRY(const Replayed replayed, replay_.run(region, way));
-      if (replayed.choices.empty()) continue;
-      Judged other = *judged;
-      const Status status = judge_choices(region, way, value, replayed, masks, &other);
-      if (!status || other.step.suspicious) continue;
-      *judged = std::move(other);
-      return {};
-    }
-    return {};
-  }
-
-  static constexpr const char* kOtherIndices =
-      "golden's operators follow other indices than those of the run under test";
-  static constexpr const char* kOpenChoice =
-      "rounding decides a selection in it (top-k or arg max)";
-
-  /// Where rounding decides a choice only the tokens it is made for are excused, and of these only
-  /// what another choice within the noise gives.
-  Status judge_choices(const Region& region, How way, const Tensor& value, const Replayed& replayed,
-                       bool masks, Judged* judged) {
-    if (is_another_choice(value, replayed)) {
-      set({}, &judged->step);
-      judged->step.suspicious = false;
-      return {};
-    }
-    const auto tokens = tokens_of(replayed.choices, value.view.shape);
-    if (!tokens) return fail(Errc::Unsupported, kOpenChoice);
-    way.order = TieOrder::RunnerUp;
-    ASSAY_TRY(const Replayed runner_up, replay_.run(region, way));
-    const auto measure = [&](bool with_open) -> Result<Gap> {
-      ASSAY_TRY(const Compared some,
-                compared_tokens(value, {replayed.reference, replayed.simulated},
-                                {runner_up.reference, runner_up.simulated}, *tokens, with_open));
-      ASSAY_TRY(Gap of_tokens, measure_gap(some.mine.view, some.golden.reference.view,
-                                           some.golden.simulated.view, region.dtype, masks));
-      of_tokens.r_column = 0;  // of one draw: nothing to accuse by
-      return of_tokens;
-    };
-    ASSAY_TRY(Gap gap, measure(true));
-    if (is_beyond(gap)) {
-      ASSAY_TRY(gap, measure(false));
-      if (!is_beyond(gap)) return fail(Errc::Unsupported, kOpenChoice);
-    }
-    set(gap, &judged->step);
-    judged->step.suspicious = is_beyond(gap);
-    return {};
-  }
-
-  /// The places of a choice itself.
-  static bool is_another_choice(const Tensor& value, const Replayed& replayed) {
-    if (!is_integer(value.view.dtype)) return false;
-    const Result<reference::Whole> right = reference::whole(replayed.reference.view);
-    return right && std::ranges::any_of(replayed.choices, [&](const Choice& choice) {
-             return choice.last_axis && choice.places.values == right->values &&
-                    could_be_taken(choice, value.view);
-           });
-  }
-
-  /// Padding tells nothing: what kernels compute there is theirs to choose.
-  [[nodiscard]] std::optional<RowsOfTokens> shown_rows(const Boundary& boundary,
-                                                       const Tensor& value) const {
-    const auto padding = paddings_.find(mine_.calls[boundary.call].step);
-    if (padding == paddings_.end() || !is_float(value.view.dtype)) return std::nullopt;
-    return padding->second.shown_rows(value.view.shape);
-  }
-
-  /// Over the rows that mine computed.
-  [[nodiscard]] Result<Gap> measure_rows(const Boundary& boundary, const Tensor& value,
-                                         const Replica& golden, DType dtype, bool masks,
-                                         NoiseOf noise = NoiseOf::OneDraw) const {
-    if (const auto shown = shown_rows(boundary, value);
-        shown && value.view.shape == golden.reference.view.shape) {
-      ASSAY_TRY(const Tensor mine, some_rows(value, *shown));
-      ASSAY_TRY(const Tensor reference, some_rows(golden.reference, *shown));
-      ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, *shown));
-      return measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise);
-    }
-    const auto rows = mine_.computed_rows.find(use_of(mine_, boundary).record);
-    if (rows == mine_.computed_rows.end())
-      return measure_gap(value.view, golden.reference.view, golden.simulated.view, dtype, masks,
-                         noise);
-    ASSAY_TRY(const Tensor mine, some_rows(value, rows->second));
-    ASSAY_TRY(const Tensor reference, some_rows(golden.reference, rows->second));
-    ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, rows->second));
-    ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise));
-    // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually
-    // is.
-    const double usual = measure::relative_l2(golden.reference.view, golden.simulated.view);
-    if (gap.noise_floor > 0 && std::isfinite(usual) && usual > gap.noise_floor) {
-      const double smaller = gap.noise_floor / usual;
-      gap.r *= smaller;
-      gap.r_element *= smaller;
-      gap.r_column *= smaller;
-      gap.noise_floor = usual;
-    }
-    return gap;
-  }
-
-  [[nodiscard]] bool has_attention(const Region& region) const {
-    return std::ranges::any_of(region.operators, [&](const Region::Call& call) {
-      return reference::aten::class_of(golden_.operators[call.op].name) ==
-             reference::aten::OperatorClass::Attention;
-    });
-  }
-
-  [[nodiscard]] Result<bool> depends_on_order(const Region& region) const {
-    ASSAY_TRY(const Replayed one, replay_.run(region, {}));
-    ASSAY_TRY(const Replayed other, replay_.run(region, {.order = TieOrder::Reversed}));
-    if (!is_float(one.reference.view.dtype)) {
-      ASSAY_TRY(const bool same, is_same_value(one.reference, other.reference));
-      return !same;
-    }
-    constexpr double kSumsInAnotherOrder = 1e-9;  // of fp64
-    return !(measure::relative_l2(one.reference.view, other.reference.view) < kSumsInAnotherOrder);
-  }
-
-  [[nodiscard]] bool is_beyond(const Gap& gap) const { return excess(gap) > 1; }
-
-  [[nodiscard]] double excess(const Gap& gap) const {
-    return std::max(excess_of_whole(gap), gap.r_column / kColumnLimit);
-  }
-
-  /// Without columns, whose noise in one draw is small by chance more often.
-  [[nodiscard]] double excess_of_whole(const Gap& gap) const {
-    return std::max(gap.r / limit_, gap.r_element / element_limit_);
-  }
-
-  static void set(const Gap& gap, WalkStep* step) {
-    step->r = gap.r;
-    step->r_element = gap.r_element;
-    step->r_column = gap.r_column;
-    step->err_own = gap.err_own;
-    step->noise_floor = gap.noise_floor;
-  }
-
-  Finding make_finding(size_t i, const Judged& judged, Owner owner) const {
-    const Boundary& boundary = replay_.boundaries()[i];
-    const ModuleCall& call = mine_.calls[boundary.call];
-    const Use& use = use_of(mine_, boundary);
-    Finding finding;
-    finding.kind = FindingKind::Gap;
-    finding.confidence = judged.step.r > kMediumRatio ||
-                                 judged.step.r_element > kMediumElementRatio ||
-                                 judged.step.r_column > kMediumRatio
-                             ? Confidence::Medium
-                             : Confidence::Low;
-    finding.rank = call.rank;
-    finding.step = call.step;
-    finding.module = std::move(owner.module);
-    if (owner.also != finding.module) finding.also = std::move(owner.also);
-    finding.node = call.module;
-    finding.op_type = call.type;
-    finding.slot = use.slot;
-    finding.time = use.time;
-    finding.mine_record = use.record;
-    finding.golden_record = boundary.golden_record;
-    finding.ratio = std::max({judged.step.r, judged.step.r_element, judged.step.r_column});
-    finding.err_own = judged.step.err_own;
-    finding.noise_floor = judged.step.noise_floor;
-    finding.err_out = against_golden(boundary);
-    return finding;
-  }
-
-  /// Relative L2 against golden's own value at the same place.
-  [[nodiscard]] double against_golden(const Boundary& boundary) const {
-    if (boundary.golden_record >= golden_.run->records.size()) return NAN;
-    const Result<Tensor> ours = load_use(mine_, use_of(mine_, boundary));
-    const Result<Tensor> theirs = run::load_tensor(golden_.run->records[boundary.golden_record]);
-    return ours && theirs ? measure::relative_l2(ours->view, theirs->view) : NAN;
-  }
-
-  [[nodiscard]] double error_of_inputs(const Region& region) const {
-    double worst = NAN;
-    for (const Region::Value& value : region.values) {
-      if (value.source != Region::Value::Source::Recorded) continue;
-      worst = std::fmax(worst, against_golden(replay_.boundaries()[value.boundary]));
-    }
-    return worst;
-  }
-
-  /// "output 1 of model.layers.0.mlp.gate"
-  [[nodiscard]] std::string value_text(size_t i) const {
-    const Boundary& boundary = replay_.boundaries()[i];
-    std::string text = boundary.input ? "input" : "output";
-    if (const std::string& slot = use_of(mine_, boundary).slot; !slot.empty()) text += " " + slot;
-    const std::string& module = mine_.calls[boundary.call].module;
-    return text + " of " + (module.empty() ? std::string("the model") : module);
-  }
-
-  [[nodiscard]] std::string detail_of(size_t i, const WalkStep& step) const {
-    const Boundary& boundary = replay_.boundaries()[i];
-    std::string detail = value_text(i);
-    const size_t count = step.operators;
-    detail += count == 0 ? " is not what golden was given there"
-                         : " is not what golden's " + std::to_string(count) +
-                               (count == 1 ? " operator makes" : " operators make") +
-                               " of the values before it";
-    const std::optional<DType>& type = mine_.run->records[use_of(mine_, boundary).record].dtype;
-    const std::optional<DType>& usual = replay_.type_at(i);
-    if (type && usual && *type != *usual)
-      detail += "; it is computed in " + std::string(name(*type)) + ", its peers in " +
-                std::string(name(*usual));
-    return detail;
   }
 
   /// Operators that make a floating value; those that return what they were given make nothing.
@@ -1107,7 +404,7 @@ class Walker {
 
   Walk collect() {
     Walk walk;
-    walk.limit = limit_;
+    walk.limit = values_.limit();
     walk.missing_outputs = std::move(missing_outputs_);
     walk.other_shapes = other_shapes();
     std::set<size_t> covered;
@@ -1149,11 +446,9 @@ class Walker {
   const Program& mine_;
   const Pairing& pairing_;
   const WalkOptions& options_;
-  double limit_;
-  double element_limit_;
   Replay replay_;
   MemoryGate gate_;
-  std::map<int64_t, Padding> paddings_;  // by step
+  ValueJudge values_;
   std::vector<Judged> judged_;
   std::vector<std::string> missing_outputs_;
   std::set<size_t> detours_;  // of judged_

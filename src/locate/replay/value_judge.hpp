@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One recorded value of mine against what golden's program makes of the values before it.
+//   docs/localisation.md, "Cross substitution"
+#pragma once
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "locate/noise/gap.hpp"
+#include "locate/replay/replay.hpp"
+#include "locate/replay/walk.hpp"
+
+namespace assay::locate {
+
+/// Lets workers in while their working tensors fit; one alone may be larger than the limit.
+class MemoryGate {
+ public:
+  explicit MemoryGate(uint64_t limit) : limit_(limit) {}
+  void enter(uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    free_.wait(lock, [&] { return used_ == 0 || used_ + bytes <= limit_; });
+    used_ += bytes;
+  }
+  void leave(uint64_t bytes) {
+    {
+      const std::scoped_lock lock(mutex_);
+      used_ -= bytes;
+    }
+    free_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  uint64_t used_ = 0;
+  uint64_t limit_;
+};
+
+/// What is said of a value.
+struct Judged {
+  WalkStep step;
+  std::optional<Finding> finding;
+  std::vector<size_t> operators;  // of golden, that were replayed
+  std::vector<size_t> recorded;   // boundaries it was judged on, but for those behind `carried`
+  std::vector<size_t> carried;    // values of earlier steps, see Replay::carried()
+  bool order_open = false;        // in an order of its own: says nothing about golden's values
+  bool handed_over = false;       // it is a value that was recorded before
+};
+
+[[nodiscard]] const Use& use_of(const Program& program, const Boundary& boundary);
+
+/// More of the last axis than golden has: what the rows that pad a weight make.
+[[nodiscard]] bool has_padded_columns(const Dims& mine, const Dims& golden);
+
+/// Threads may share it.
+class ValueJudge {
+ public:
+  /// All outlive it.
+  ValueJudge(const Program& golden, const Program& mine, const Pairing& pairing,
+             const WalkOptions& options, const Replay& replay, MemoryGate* gate);
+  ~ValueJudge();
+  ValueJudge(const ValueJudge&) = delete;
+  ValueJudge& operator=(const ValueJudge&) = delete;
+
+  /// Of WalkStep::r.
+  [[nodiscard]] double limit() const;
+  /// unusable  values of mine that nothing may be judged on
+  [[nodiscard]] Judged judge(size_t boundary, const std::vector<bool>& unusable = {}) const;
+  /// Names the values of mine that a value was judged on by way of earlier steps, too.
+  void add_carried(size_t boundary, Judged* judged) const;
+  /// Replayed with the values that the run under test's capture has of its buffers, the value is
+  /// within rounding, and not because golden overwrites them.
+  [[nodiscard]] bool is_right_with_buffers(size_t boundary, const std::string& name) const;
+  /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
+  [[nodiscard]] std::string shape_difference(size_t boundary) const;
+
+ private:
+  class Bench;
+  std::unique_ptr<const Bench> bench_;
+};
+
+}  // namespace assay::locate
