@@ -38,7 +38,7 @@ from bench.campaign.large import Large
 from bench.campaign.ranks import Ranks
 from bench.campaign.state import Busy, Identity, State, commit_of_checkout
 from bench.campaign.suites import Suites
-from bench.campaign.verdicts import HealthyPairs, Verdicts
+from bench.campaign.verdicts import HealthyPairs, Rewritten, Verdicts
 from bench.measure import load_average
 from bench.report import NOT_AVAILABLE, Row, Section, to_text
 
@@ -100,6 +100,7 @@ def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
         Suites(),
         Verdicts(),
         HealthyPairs(),
+        Rewritten(),
         HealthyGates(),
         FaultyGates(),
     )

@@ -10,7 +10,7 @@ import collections
 import random
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from bench.campaign.campaign import FAILED, MISTAKE, OK, SAMPLE_SEED, Campaign, Case, Result, Workplace, rounds
@@ -76,6 +76,7 @@ HEALTHY = (
     Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, shaped=True, decode=4),
     Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, decode=32),
 )
+REWRITINGS = 8  # of one model
 IN_KERNELS = ("weight", "constant", "kernel dense", "kernel sparse", "wiring")
 IN_SAMPLE = ("qwen3", "stablelm", "olmo2", "phi3", "gptj")  # small families
 
@@ -216,6 +217,47 @@ class HealthyPairs(Verdicts):
         seed = random.Random(SAMPLE_SEED).randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED)
         for case in lab.healthy_cases(("llama",), (seed,), lab.PORTS):
             yield _case(case, "OLM")
+
+
+class Rewritten(Verdicts):
+    """The same function written otherwise, healthy and with a fault inside."""
+
+    name = "rewritten"
+    title = "Verdicts on the same function written otherwise"
+    about: tuple[str, ...] = (
+        "Mine is golden's function with other weights, modules or operators (bench/faults/rewrites.py): norms folded "
+        "into matrices, heads and neurons in another order, matrices merged, split or transposed, ALiBi counted from "
+        "the other end. Half of the cases have a planted fault besides, which is to be named.",
+    )
+    weight = 3
+
+    def cases(self, seed: int) -> Iterator[Case]:
+        """Model after model; all families before the first comes again."""
+        from bench.faults.families import FAMILIES
+
+        draw = random.Random(f"rewritten {seed}")
+        for family in rounds(FAMILIES, draw):
+            yield from _rewritten(draw, family, REWRITINGS, draw.random() < 0.5)
+
+    def sample(self) -> Iterable[Case]:
+        """A few of three families."""
+        draw = random.Random(SAMPLE_SEED)
+        for family in ("llama", "gpt2", "bloom"):
+            yield from _rewritten(draw, family, 3, shaped=False)
+
+
+def _rewritten(draw: random.Random, family: str, count: int, shaped: bool) -> Iterator[Case]:
+    """So many kinds of one new model, each healthy and with a fault."""
+    from bench.faults import faults, lab, program_faults, rewrites
+
+    seed = (draw.randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED),)
+    kinds = tuple(name for name, one in faults.KINDS.items() if one.group != program_faults.INPUTS and not one.needs)
+    faulty = list(lab.fault_cases((family,), seed, kinds, (1.0,), ("visible",), shaped=shaped))
+    for kind in draw.sample(sorted(rewrites.KINDS), count):
+        dtype = draw.choice(("bfloat16", "float32"))
+        yield _case(lab.Case(family, seed[0], dtype=dtype, pair=kind, shaped=shaped), "OM")
+        if faulty:
+            yield _case(replace(draw.choice(faulty), dtype=dtype, pair=kind), "OM")
 
 
 def judge(result: lab.Result) -> str:

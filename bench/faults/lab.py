@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 import shutil
 import time
@@ -16,7 +17,7 @@ import torch
 
 import assay
 from assay.twin import drive
-from bench.faults import captures, faults, kernels, ports, program_faults, thresholds
+from bench.faults import captures, faults, kernels, ports, program_faults, rewrites, thresholds
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 _NO_FP64 = ("xglm",)  # fills its mask with a number that is too large for the type of the mask
@@ -63,7 +64,7 @@ class Case:
     """One fault at one place, or (kind "") a healthy pair.
 
     Attributes:
-        pair: how mine differs from golden besides the fault, a key of PAIRS.
+        pair: how mine differs from golden besides the fault, a key of PAIRS or of rewrites.KINDS.
         shaped: weights resemble trained ones (assay.twin.shaping).
         decode: steps of one token after the prompt, through a cache; their tokens are fixed.
         far: positions begin at 15 900.
@@ -99,7 +100,7 @@ class Case:
 
 def case_of(name: str) -> Case:
     """The case that has this name; raises ValueError when none has."""
-    pairs = "|".join(PAIRS)
+    pairs = "|".join([*PAIRS, *rewrites.KINDS])
     found = re.fullmatch(
         r"(?P<family>[a-z0-9_]+)-(?P<seed>\d+)-(?P<dtype>[a-z0-9]+)"
         r"(-(?P<kind>[a-z0-9-]+?)-(?P<form>visible|hidden)-layer(?P<layer>\d+)-(?P<strength>[0-9.]+))?"
@@ -240,9 +241,10 @@ class Laboratory:
 
         def run() -> None:
             assert site.tokens is not None
+            rewriting = rewrites.KINDS.get(case.pair)
             found.append(
                 drive.run(
-                    site.model,
+                    site.model if rewriting is None else rewriting.called(site.model, site.tokens),
                     site.tokens,
                     site.steps,
                     first=FAR if case.far else 0,
@@ -366,6 +368,8 @@ class Laboratory:
 
     def _capture(self, case: Case, folder: Path) -> Optional[torch.Tensor]:
         """Captures mine; the logits of all steps."""
+        if case.pair in rewrites.KINDS:
+            return self._capture_rewritten(case, folder)
         exact = case.pair in ("threads", "autocast", "columns")
         dtype = torch.float32 if exact else getattr(torch, case.dtype)
         attention = "eager" if case.pair == "decomposed" else "sdpa"
@@ -388,6 +392,15 @@ class Laboratory:
                 return None
             beneath = faults.KINDS[case.kind].plant(site) if case.kind else None
             return self._driven(case, site, folder, beneath)
+
+    def _capture_rewritten(self, case: Case, folder: Path) -> torch.Tensor:
+        """The fault is planted in a copy of golden, which is then written otherwise and rounded."""
+        site = self._site(case, copy.deepcopy(self.model(case)))
+        fault = faults.KINDS[case.kind].plant(site) if case.kind else contextlib.nullcontext()
+        with fault:
+            tokens = self.tokens(case)[:, : self.tokens(case).shape[1] - case.decode]
+            site.model = rewrites.rewritten(case.pair, site.model, tokens).to(getattr(torch, case.dtype))
+            return self._driven(case, site, folder)
 
     def _stand_in(self, case: Case, golden: Path, level: str) -> tuple[Path, Optional[Path]]:
         """The fingerprint of golden, and where its weights are. At level S floors stand for these."""
@@ -553,6 +566,18 @@ def healthy_cases(
                 for dtype in ("bfloat16", "float16") if both else ("bfloat16",):
                     case = Case(family, seed, dtype=dtype, coarse=coarse, pair=pair, shaped=shaped, decode=steps)
                     yield replace(case, decode=max(case.decode, 4)) if pair == "static" else case
+
+
+def rewritten_cases(
+    families: tuple[str, ...], seeds: tuple[int, ...], kinds: tuple[str, ...], shaped: bool = False, decode: int = 0
+) -> Iterator[Case]:
+    """The same function written otherwise, in both types. Families that have nothing to write so are left out later."""
+    for family in families:
+        for seed in seeds:
+            for kind in kinds:
+                steps = decode if FAMILIES[family].decodes and kind not in ("masked", "shifted") else 0
+                for dtype in ("bfloat16", "float32"):
+                    yield Case(family, seed, dtype=dtype, pair=kind, shaped=shaped, decode=steps)
 
 
 assert program_faults.KINDS is faults.KINDS  # all kinds are known where the laboratory is

@@ -25,7 +25,7 @@ from typing import Any, Optional
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
 
-from bench.faults import captures, faults, lab, thresholds  # noqa: E402
+from bench.faults import captures, faults, lab, rewrites, thresholds  # noqa: E402
 from bench.faults.families import FAMILIES, LARGER, WIDTH  # noqa: E402
 
 Job = tuple[lab.Case, ...]
@@ -46,6 +46,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--strengths", type=_list, default=("1", "0.5"))
     parser.add_argument("--coarse", action="store_true", help="mine runs on emulated coarse kernels")
     parser.add_argument("--healthy", action="store_true", help="healthy pairs only")
+    parser.add_argument(
+        "--rewritten", type=_list, default=(), help="kinds of bench/faults/rewrites.py, or all: only these"
+    )
     parser.add_argument("--faulty", action="store_true", help="faults only")
     parser.add_argument("--device", action="store_true", help="mine runs on this machine's accelerator")
     parser.add_argument("--width", type=int, default=WIDTH, help="of the models")
@@ -79,6 +82,9 @@ def _cases(options: argparse.Namespace) -> list[lab.Case]:
     seeds = tuple(int(seed) for seed in options.seeds)
     run = (options.coarse, options.shaped, options.decode)
     found: list[lab.Case] = []
+    if options.rewritten:
+        kinds = tuple(rewrites.KINDS) if options.rewritten == ("all",) else options.rewritten
+        return list(lab.rewritten_cases(options.families, seeds, kinds, options.shaped, options.decode))
     if not options.faulty:
         found += lab.healthy_cases(options.families, seeds, options.pairs, *run)
     if not options.healthy:
@@ -173,7 +179,7 @@ def report(results: list[dict[str, Any]]) -> None:
     if faulty:
         _table("right at the first place", ["kind", "group", "cases", *levels], [*rows, total, top3])
     rows = []
-    for pair in [p for p in lab.PAIRS if any(r["case"]["pair"] == p for r in healthy)]:
+    for pair in [p for p in (*lab.PAIRS, *rewrites.KINDS) if any(r["case"]["pair"] == p for r in healthy)]:
         of_pair = [r for r in healthy if r["case"]["pair"] == pair]
         rows.append([pair, *[_outcomes(of_pair, level, "first_wrong") for level in levels]])
         rows.append(["  called clean", *[_outcomes(of_pair, level, "clean") for level in levels]])

@@ -115,7 +115,7 @@ Result<std::optional<Tensor>> turn_ties_round(const Call& call, const Tensor& se
 }  // namespace
 
 Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
-               uint64_t cache_bytes)
+               uint64_t cache_bytes, const std::vector<bool>& dropped)
     : golden_(golden),
       mine_(mine),
       state_(golden),
@@ -127,6 +127,7 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
   for (size_t i = 0; i < by_time.size(); ++i) by_time[i] = i;
   std::ranges::stable_sort(by_time, {}, [this](size_t i) { return boundaries_[i].time; });
   for (const size_t i : by_time) {
+    if (i < dropped.size() && dropped[i]) continue;
     if (boundaries_[i].golden != kNoValue) recorded_[boundaries_[i].golden].push_back(i);
     if (boundaries_[i].reshaped != kNoValue) reshaped_.try_emplace(boundaries_[i].reshaped, i);
   }
@@ -412,7 +413,7 @@ class Replay::Machine {
     for (size_t i = region_.operators.size(); i-- > 0;) {
       if (!runs_[i]) continue;
       const Region::Call& call = region_.operators[i];
-      if (call.constant) {
+      if (call.constant && how_.of_mine.empty()) {
         const std::scoped_lock lock(replay_.cache_->mutex);
         const auto found = replay_.cache_->operators.find({call.op, region_.dtype, how_.rounding});
         if (found != replay_.cache_->operators.end()) {
@@ -445,9 +446,9 @@ class Replay::Machine {
                                            " is not known: its file has " + lonely +
                                            ", which may be it");
     }
-    if (named && how_.rounding == LeafRounding::Captured) {
-      if (const run::TensorRecord* own = captured_buffer(replay_.state_.leaf(value.value), record))
-        return run::load_as_stored(*own);
+    if (named) {
+      const auto other = how_.of_mine.leaves.find(replay_.state_.leaf(value.value));
+      if (other != how_.of_mine.leaves.end()) return mine_in_place_of(record, other->second);
     }
     DType type = region_.dtype;
     if (named && !otherwise &&
@@ -482,6 +483,14 @@ class Replay::Machine {
     return rounded;
   }
 
+  /// errors  Unsupported (another shape) | of run::load_as_stored()
+  Result<Tensor> mine_in_place_of(const run::TensorRecord& golden, size_t record) const {
+    const run::TensorRecord& own = replay_.mine_.run->records[record];
+    if (own.shape != golden.shape)
+      return fail(Errc::Unsupported, "mine's " + own.node + " has another shape than golden's");
+    return run::load_as_stored(own);
+  }
+
   /// What mine computes with where it holds codes and scales; the test of weights says whether it
   /// is golden's.
   Result<Tensor> restored_weight(const Region::Value& value, const run::TensorRecord& golden) {
@@ -512,7 +521,8 @@ class Replay::Machine {
     if (const run::TensorRecord* mine = replay_.leaf_of_mine(leaf)) {
       const bool captured = mine->bytes || mine->stats || mine->digest;
       return !captured || (mine->dtype && is_code(*mine->dtype)) ||
-             (mine->shape && golden.shape && *mine->shape != *golden.shape &&
+             (mine->shape && golden.shape &&
+              element_count(*mine->shape) != element_count(*golden.shape) &&
               !replay_.mine_.is_shared && !has_more_rows(*mine->shape, *golden.shape));
     }
     const auto is_wrapper = [&](const run::TensorRecord& one) {
@@ -536,14 +546,6 @@ class Replay::Machine {
   /// judges; null otherwise.
   [[nodiscard]] const run::TensorRecord* own_weight(const std::string& leaf) const {
     return replay_.mine_.stored_weights.contains(leaf) ? replay_.leaf_of_mine(leaf) : nullptr;
-  }
-
-  /// The run under test's record of a buffer of golden's shape; null for other leaves.
-  [[nodiscard]] const run::TensorRecord* captured_buffer(const std::string& leaf,
-                                                         const run::TensorRecord& golden) const {
-    const run::TensorRecord* own = replay_.leaf_of_mine(leaf);
-    return own != nullptr && own->role == Role::Buffer && own->shape == golden.shape ? own
-                                                                                     : nullptr;
   }
 
   /// A kernel that multiplies with a stored weight converts the activation to go with its type.
@@ -571,6 +573,10 @@ class Replay::Machine {
       Pair pair;
       switch (value.source) {
         case Source::Recorded: {
+          if (how_.of_mine.value != nullptr && how_.of_mine.boundary == value.boundary) {
+            pair.reference = *how_.of_mine.value;
+            break;
+          }
           const Boundary& boundary = replay_.boundaries_[value.boundary];
           const ModuleCall& call = replay_.mine_.calls[boundary.call];
           const Use& use = (boundary.input ? call.inputs : call.outputs)[boundary.use];
@@ -646,10 +652,10 @@ class Replay::Machine {
     if (!cached_[i].empty()) {
       results = std::move(cached_[i]);
     } else {
-      Result<std::vector<Pair>> made = evaluate_both(one, call);
+      Result<std::vector<Pair>> made = evaluate_both(with_arguments(call.op), call);
       if (!made) return fail(in_operator(one.name, made.error()));
       results = *std::move(made);
-      if (call.constant && how_.draw == 0) remember(call.op, one, results);
+      if (call.constant && how_.draw == 0 && how_.of_mine.empty()) remember(call.op, one, results);
     }
     // A loop over what was found, such as the experts that are hit, has golden's number of rounds.
     if (base_name(one.name) == "unbind" && results.size() != one.outputs.size()) other_path_ = true;
@@ -658,6 +664,15 @@ class Replay::Machine {
       if (at != kNone && uses_[at] > 0) values_[at] = results[k];
     }
     return {};
+  }
+
+  /// Golden's operator; with the arguments of mine's where these are tried.
+  [[nodiscard]] Operator with_arguments(size_t op) const {
+    Operator one = replay_.golden_.operators[op];
+    const auto other = how_.of_mine.arguments.find(op);
+    if (other != how_.of_mine.arguments.end())
+      one.attributes = replay_.mine_.operators[other->second].attributes;
+    return one;
   }
 
   /// Integers of another value than golden's record of the same result.
@@ -977,9 +992,10 @@ class Replay::Machine {
   bool other_choice_ = false;
 };
 
-bool Replay::reads(const Region& region, std::string_view leaf) const {
+bool Replay::reads(const Region& region, const std::vector<std::string>& leaf) const {
   return std::ranges::any_of(region.values, [&](const Region::Value& value) {
-    return value.source == Region::Value::Source::Leaf && state_.leaf(value.value) == leaf;
+    return value.source == Region::Value::Source::Leaf &&
+           std::ranges::find(leaf, state_.leaf(value.value)) != leaf.end();
   });
 }
 
@@ -991,10 +1007,10 @@ bool Replay::has_parameters_of(const Region& region) const {
   });
 }
 
-bool Replay::overwrites(const Region& region, std::string_view leaf) const {
+bool Replay::overwrites(const Region& region, const std::vector<std::string>& leaf) const {
   const auto is_leaf = [&](size_t at) {
     return at != kNone && region.values[at].source == Region::Value::Source::Leaf &&
-           state_.leaf(region.values[at].value) == leaf;
+           std::ranges::find(leaf, state_.leaf(region.values[at].value)) != leaf.end();
   };
   return std::ranges::all_of(region.operators, [&](const Region::Call& call) {
     const Operator& one = golden_.operators[call.op];

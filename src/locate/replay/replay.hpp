@@ -39,7 +39,6 @@ enum class LeafRounding : uint8_t {
   Narrowest,  // to the type of the computation, whatever mine holds it in: casts on the fly
   // as OwnType, and what is made of parameters alone is rounded as well: 1 + weight in a norm
   Prepared,
-  Captured,  // the run under test's captured values of buffers in place of golden's
 };
 
 /// In which order equal values leave a sort that promises none.
@@ -48,6 +47,18 @@ enum class TieOrder : uint8_t {
   Reversed,  // the other way round: a result that stays the same does not depend on the order
   // as captured; and where rounding decides the last one that is taken, the runner-up is taken
   RunnerUp,
+};
+
+/// What golden's program has of mine in place of its own.
+struct Substitutes {
+  std::map<std::string, size_t> leaves = {};  // golden's parameters and buffers: records of mine
+  std::map<size_t, size_t> arguments = {};  // golden's operators: mine's whose arguments they take
+  const Tensor* value = nullptr;            // in place of mine's value at a boundary; outlives it
+  size_t boundary = kNone;
+  [[nodiscard]] bool empty() const {
+    return leaves.empty() && arguments.empty() && value == nullptr;
+  }
+  friend auto operator<=>(const Substitutes&, const Substitutes&) = default;
 };
 
 /// How golden's program is run on the run under test's values.
@@ -61,6 +72,7 @@ struct How {
   /// Which draw of the noise: 0 rounds as a kernel does, others move each result by as much at
   /// random.
   uint32_t draw = 0;
+  Substitutes of_mine = {};
   friend auto operator<=>(const How&, const How&) = default;
 };
 
@@ -142,10 +154,11 @@ using TypeCounts = std::map<DType, size_t>;  // how many values are of a type
 class Replay {
  public:
   /// boundaries   all recorded values of mine
+  /// dropped      by boundary: as if it had not been recorded; empty: none
   /// cache_bytes  for values that do not depend on the run under test's and for rounded weights; as
   ///              much for values of earlier steps
   Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
-         uint64_t cache_bytes);
+         uint64_t cache_bytes, const std::vector<bool>& dropped = {});
   ~Replay();
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
@@ -175,10 +188,10 @@ class Replay {
   ///         this value
   [[nodiscard]] Result<Region> plan(size_t target, const std::vector<bool>& unusable = {},
                                     Carry carry = Carry::Yes) const;
-  /// The region reads golden's parameter or buffer of that name.
-  [[nodiscard]] bool reads(const Region& region, std::string_view leaf) const;
+  /// The region reads golden's parameter or buffer that has these names.
+  [[nodiscard]] bool reads(const Region& region, const std::vector<std::string>& leaf) const;
   /// It reads it to put other values there, and for nothing else.
-  [[nodiscard]] bool overwrites(const Region& region, std::string_view leaf) const;
+  [[nodiscard]] bool overwrites(const Region& region, const std::vector<std::string>& leaf) const;
   /// Whether mine has every parameter that the region reads, under golden's name.
   [[nodiscard]] bool has_parameters_of(const Region& region) const;
   /// Precondition: the number is from a Region or Carried of this object.

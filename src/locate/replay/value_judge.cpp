@@ -138,19 +138,20 @@ class ValueJudge::Bench {
     }
   }
 
-  [[nodiscard]] bool is_right_with_buffers(size_t i, const std::string& name) const {
-    const Boundary& boundary = replay_.boundaries()[i];
-    const Result<Region> region = replay_.plan(i);
-    const Result<Tensor> value = load_use(mine_, use_of(mine_, boundary));
-    if (!region || !value) return true;
-    const Result<Replayed> golden = replay_.run(*region, {});
-    const Result<Replayed> mine = replay_.run(*region, {.rounding = LeafRounding::Captured});
-    if (!golden || !mine) return true;
-    const Result<bool> same = is_same_value(golden->reference, mine->reference);
-    if (same && *same) return !replay_.overwrites(*region, name);
+  [[nodiscard]] Effect effect(const Replayed& right, const Replayed& moved, DType dtype) const {
+    if (!(right.reference.view.shape == moved.reference.view.shape))
+      return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
     const Result<Gap> gap =
-        measure_rows(boundary, *value, {mine->reference, mine->simulated}, region->dtype, false);
-    return !gap || excess_of_whole(*gap) <= 1;
+        measure_gap(moved.reference.view, right.reference.view, right.simulated.view, dtype, false);
+    if (!gap) return {};
+    return {excess_of_whole(*gap),
+            measure::relative_l2(right.reference.view, moved.reference.view)};
+  }
+
+  [[nodiscard]] Effect effect(const Region& region, const Substitutes& others) const {
+    const Result<Replayed> right = replay_.run(region, {});
+    const Result<Replayed> moved = replay_.run(region, {.of_mine = others});
+    return right && moved ? effect(*right, *moved, region.dtype) : Effect{};
   }
 
   /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
@@ -393,8 +394,8 @@ class ValueJudge::Bench {
   /// way than golden's parts are, which moves all rows of a column by the same.
   [[nodiscard]] bool has_goldens_parameters(const Region& region) const {
     return replay_.has_parameters_of(region) &&
-           std::ranges::none_of(options_.other_weights, [&](const std::string& leaf) {
-             return replay_.reads(region, leaf);
+           std::ranges::none_of(options_.other_leaves, [&](const OtherLeaf& leaf) {
+             return !leaf.buffer && replay_.reads(region, leaf.golden);
            });
   }
 
@@ -714,8 +715,11 @@ Judged ValueJudge::judge(size_t boundary, const std::vector<bool>& unusable) con
 void ValueJudge::add_carried(size_t boundary, Judged* judged) const {
   bench_->add_carried(boundary, judged);
 }
-bool ValueJudge::is_right_with_buffers(size_t boundary, const std::string& name) const {
-  return bench_->is_right_with_buffers(boundary, name);
+Effect ValueJudge::effect(const Replayed& right, const Replayed& moved, DType dtype) const {
+  return bench_->effect(right, moved, dtype);
+}
+Effect ValueJudge::effect(const Region& region, const Substitutes& others) const {
+  return bench_->effect(region, others);
 }
 std::string ValueJudge::shape_difference(size_t boundary) const {
   return bench_->shape_difference(boundary);

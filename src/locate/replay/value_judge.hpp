@@ -47,10 +47,23 @@ struct Judged {
   bool handed_over = false;       // it is a value that was recorded before
 };
 
+/// What a difference moves a value by if nothing undoes it, over what rounding explains, from which
+/// on it is seen.   docs/localisation.md, "Functions decide"
+inline constexpr double kShown = 4;
+
 [[nodiscard]] const Use& use_of(const Program& program, const Boundary& boundary);
 
 /// More of the last axis than golden has: what the rows that pad a weight make.
 [[nodiscard]] bool has_padded_columns(const Dims& mine, const Dims& golden);
+
+/// By how much a difference moves a value.
+struct Effect {
+  double excess = 0;      // over what rounding explains; from kShown on it is seen
+  double relative = NAN;  // L2, as a share of the value; NaN: not known
+  [[nodiscard]] bool is_shown() const { return excess >= kShown; }
+  /// Beyond doubt: nothing but the last bits of fp64.
+  [[nodiscard]] bool is_none() const { return relative < 1e-10; }
+};
 
 /// Threads may share it.
 class ValueJudge {
@@ -68,9 +81,9 @@ class ValueJudge {
   [[nodiscard]] Judged judge(size_t boundary, const std::vector<bool>& unusable = {}) const;
   /// Names the values of mine that a value was judged on by way of earlier steps, too.
   void add_carried(size_t boundary, Judged* judged) const;
-  /// Replayed with the values that the run under test's capture has of its buffers, the value is
-  /// within rounding, and not because golden overwrites them.
-  [[nodiscard]] bool is_right_with_buffers(size_t boundary, const std::string& name) const;
+  [[nodiscard]] Effect effect(const Replayed& right, const Replayed& moved, DType dtype) const;
+  /// Of parts of mine in golden's program; none where that cannot be run.
+  [[nodiscard]] Effect effect(const Region& region, const Substitutes& others) const;
   /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
   [[nodiscard]] std::string shape_difference(size_t boundary) const;
 

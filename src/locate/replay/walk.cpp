@@ -9,7 +9,7 @@
 
 #include "base/thread_pool.hpp"
 #include "locate/program/owner.hpp"
-#include "locate/replay/value_judge.hpp"
+#include "locate/replay/scopes.hpp"
 #include "reference/aten/selection.hpp"
 #include "run/common_names.hpp"
 
@@ -63,11 +63,11 @@ class Walker {
     if (options_.interrupted != nullptr && options_.interrupted->load())
       return fail(Errc::Interrupted, "interrupted");
     judge_around_open_orders();
-    judge_around_detours();
+    closed_ = close_openings(golden_, mine_, pairing_, options_, replay_, &gate_, &judged_);
+    if (options_.interrupted != nullptr && options_.interrupted->load())
+      return fail(Errc::Interrupted, "interrupted");
     find_path();
-    Walk walk = collect();
-    walk.unread_buffers = find_unread_buffers();
-    return walk;
+    return collect();
   }
 
  private:
@@ -173,95 +173,6 @@ class Walker {
         unusable[i] = true;
       }
     }
-  }
-
-  /// Another program may do the same in other pieces: with LoRA merged into the weight beside it,
-  /// or with a norm that adds the residual itself, a value in the middle is not golden's, and what
-  /// is made of it is wrong by as much the other way. Judged around that value it is right; then
-  /// neither is a fault. A value that something right was made of is one.
-  void judge_around_detours() {
-    std::set<size_t> wrong;
-    for (size_t i = 0; i < judged_.size(); ++i) {
-      if (judged_[i].finding) wrong.insert(i);
-    }
-    if (wrong.size() < 2) return;
-    const std::set<size_t> right_for_others = values_behind_right_ones();
-    for (const size_t i : wrong) {
-      const std::set<size_t> passed = judge_around(i, wrong);
-      if (passed.empty()) continue;
-      detours_.insert(i);
-      for (const size_t value : passed) {
-        if (!right_for_others.contains(value)) detours_.insert(value);
-      }
-    }
-  }
-
-  /// What golden's operators made something right of, directly or handed over first.
-  [[nodiscard]] std::set<size_t> values_behind_right_ones() const {
-    std::set<size_t> values;
-    for (size_t i = judged_.size(); i-- > 0;) {
-      const Judged& judged = judged_[i];
-      if (judged.finding || !judged.step.reason.empty()) continue;
-      if (!judged.handed_over || values.contains(i))
-        values.insert(judged.recorded.begin(), judged.recorded.end());
-    }
-    return values;
-  }
-
-  /// returns  the wrong values that i is right without; empty: it is wrong all the same, or cannot
-  ///          be judged without them
-  std::set<size_t> judge_around(size_t i, const std::set<size_t>& wrong) {
-    constexpr size_t kMostRounds = 4;  // each replays golden's program from further back
-    const Judged before = judged_[i];
-    std::set<size_t> passed;
-    std::vector<bool> unusable(judged_.size(), false);
-    for (size_t round = 0; round < kMostRounds; ++round) {
-      values_.add_carried(i, &judged_[i]);
-      const size_t known = passed.size();
-      for (const size_t value : judged_[i].recorded) {
-        if (!wrong.contains(value)) continue;
-        passed.insert(value);
-        unusable[value] = true;
-      }
-      if (passed.size() == known) break;
-      judged_[i] = values_.judge(i, unusable);
-      if (!judged_[i].step.reason.empty()) break;
-      if (!judged_[i].finding) {
-        judged_[i].finding = before.finding;
-        return passed;
-      }
-    }
-    judged_[i] = before;
-    return {};
-  }
-
-  /// Buffers whose captured values are not what mine computed with: rewritten before they were
-  /// read, as some rotary embeddings do. With golden's values everything that depends on one is
-  /// right, with the captured ones nothing is, or golden's own program puts other values there
-  /// first.
-  std::set<std::string> find_unread_buffers() {
-    std::set<std::string> unread;
-    for (const std::string& name : options_.other_buffers) {
-      bool any = false;
-      const bool all = std::ranges::all_of(readers_of(name), [&](size_t i) {
-        any = true;
-        return judged_[i].step.reason.empty() && !judged_[i].finding &&
-               !values_.is_right_with_buffers(i, name);
-      });
-      if (any && all) unread.insert(name);
-    }
-    return unread;
-  }
-
-  /// Values that golden's program makes with the help of a parameter or buffer.
-  [[nodiscard]] std::vector<size_t> readers_of(const std::string& name) const {
-    std::vector<size_t> readers;
-    for (size_t i = 0; i < judged_.size(); ++i) {
-      if (replay_.boundaries()[i].golden == kNoValue) continue;
-      const Result<Region> region = replay_.plan(i);
-      if (region && replay_.reads(*region, name)) readers.push_back(i);
-    }
-    return readers;
   }
 
   /// Another number of features, as of a router that chooses fewer: how many rows there are may
@@ -407,12 +318,15 @@ class Walker {
     walk.limit = values_.limit();
     walk.missing_outputs = std::move(missing_outputs_);
     walk.other_shapes = other_shapes();
+    walk.closed_leaves = std::move(closed_.leaves);
+    walk.closed_arguments = std::move(closed_.arguments);
+    walk.closed_by = std::move(closed_.modules);
     std::set<size_t> covered;
     std::set<size_t> carried;
     for (size_t i = 0; i < judged_.size(); ++i) {
       Judged& judged = judged_[i];
-      const bool detour = detours_.contains(i);
-      if (detour) judged.step.suspicious = false;
+      const bool closed = closed_.values[i];
+      if (closed) judged.step.suspicious = false;
       ++walk.judgeable;
       if (judged.step.reason.empty()) {
         ++walk.judged;
@@ -422,7 +336,7 @@ class Walker {
         ++walk.unjudged[judged.step.reason];
       }
       if (judged.finding)
-        (detour ? walk.detours : walk.findings).push_back(std::move(*judged.finding));
+        (closed ? walk.closed : walk.findings).push_back(std::move(*judged.finding));
       walk.steps.push_back(std::move(judged.step));
     }
     walk.covered.assign(golden_.operators.size(), false);
@@ -451,7 +365,7 @@ class Walker {
   ValueJudge values_;
   std::vector<Judged> judged_;
   std::vector<std::string> missing_outputs_;
-  std::set<size_t> detours_;  // of judged_
+  Closed closed_;
 };
 
 }  // namespace

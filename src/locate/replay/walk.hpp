@@ -4,6 +4,7 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "locate/program/pairing.hpp"
@@ -28,6 +29,21 @@ struct WalkStep {
   bool unknown_to_golden = false;  // golden has no such value
 };
 
+/// A parameter or buffer of mine that is not golden's.
+struct OtherLeaf {
+  std::string name;                 // of mine
+  std::string module;               // of mine
+  std::vector<std::string> golden;  // names that golden has for its own
+  size_t mine_record = kNone;
+  bool buffer = false;
+  bool other_shape = false;
+};
+
+/// An operator whose arguments are not golden's.
+struct OtherArgument {
+  size_t mine = kNone, golden = kNone;  // operators
+};
+
 struct WalkOptions {
   CaptureLevel level =
       CaptureLevel::Leaves;    // what of mine is walked over: Leaves, Modules, Layers
@@ -36,8 +52,9 @@ struct WalkOptions {
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;
   bool padded = false;  // tensors of mine may have more columns than golden's, which are nothing
-  std::vector<std::string> other_buffers;  // of mine, whose captured values are not golden's
-  std::vector<std::string> other_weights;  // of mine, whose values are not golden's
+  /// What pair tests found to be others.
+  std::vector<OtherLeaf> other_leaves;
+  std::vector<OtherArgument> other_arguments;
   std::function<void(size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
 };
@@ -45,12 +62,12 @@ struct WalkOptions {
 struct Walk {
   std::vector<WalkStep> steps;    // in order of production
   std::vector<Finding> findings;  // kind Gap or Edge, in that order; hard: they are confirmed
-  /// Values that are not golden's although what is made of them is: the same function in other
-  /// pieces.
-  std::vector<Finding> detours;
-  // of WalkOptions::other_buffers: mine did not compute with those values
-  std::set<std::string> unread_buffers;
-  size_t judged = 0, judgeable = 0;  // values
+  /// Of values inside a module that computes golden's function all the same, written otherwise.
+  std::vector<Finding> closed;
+  std::set<std::string> closed_leaves;      // names of WalkOptions::other_leaves
+  std::set<size_t> closed_arguments;        // of them, mine's operators
+  std::map<std::string, size_t> closed_by;  // modules: how many of `closed` are inside them
+  size_t judged = 0, judgeable = 0;         // values
   size_t operators_covered = 0,
          operators = 0;       // of golden, that produce floats: replayed for some value | all
   std::vector<bool> covered;  // by operator of golden: replayed for some value that was judged

@@ -25,6 +25,7 @@
 #include "locate/verdict/token_choices.hpp"
 #include "locate/verdict/verdict.hpp"
 #include "pair/paired_runs.hpp"
+#include "run/strided_payload.hpp"
 
 namespace assay::locate {
 namespace {
@@ -155,13 +156,10 @@ class Locator {
       return false;
     if (mine_.level != CaptureLevel::Operators || is_judged_by_modules()) return true;
     if (inputs_ && inputs_->shape_differs) return false;
+    // An operator that is wrong by itself needs no second witness. What else differs may be
+    // written otherwise.
     const auto is_hard = [](const Finding& finding) { return finding.hard; };
-    const bool suspicious = !std::ranges::all_of(tests_.findings, is_hard);
-    const bool accused = std::ranges::any_of(tests_.findings, is_hard) ||
-                         (own_ && std::ranges::any_of(own_->findings, is_hard));
-    return suspicious || !accused ||
-           std::ranges::any_of(tests_.findings,
-                               [this](const Finding& one) { return is_buffer(one); });
+    return !tests_.findings.empty() || !own_ || std::ranges::none_of(own_->findings, is_hard);
   }
 
   bool is_judged_by_modules() const {
@@ -177,9 +175,10 @@ class Locator {
     options.interrupted = options_.interrupted;
     options.padded = !tests_.padded.empty();
     for (const Finding& finding : tests_.findings) {
-      if (finding.kind != FindingKind::Weight) continue;
-      auto& others = is_buffer(finding) ? options.other_buffers : options.other_weights;
-      others.push_back(finding.module.empty() ? finding.slot : finding.module + '.' + finding.slot);
+      if (finding.kind == FindingKind::Weight && finding.golden_record != kNone)
+        options.other_leaves.push_back(other_leaf(finding));
+      if (finding.kind == FindingKind::Attribute && finding.golden_operator != kNone)
+        options.other_arguments.push_back({finding.mine_operator, finding.golden_operator});
     }
     if (options_.progress) {
       options.progress = [this](size_t done, size_t total) {
@@ -189,9 +188,22 @@ class Locator {
     return options;
   }
 
-  bool is_buffer(const Finding& finding) const {
-    return finding.kind == FindingKind::Weight && finding.mine_record != kNone &&
-           mine_.run->records[finding.mine_record].role == Role::Buffer;
+  OtherLeaf other_leaf(const Finding& finding) const {
+    OtherLeaf leaf;
+    leaf.name = finding.module.empty() ? finding.slot : finding.module + '.' + finding.slot;
+    leaf.module = finding.module;
+    leaf.mine_record = finding.mine_record;
+    const std::vector<run::TensorRecord>& records = golden_.run->records;
+    for (const auto& [name, record] : golden_.leaves) {
+      // A table that is also the head has two names, and may have two records.
+      if (record == finding.golden_record ||
+          run::has_same_payload(records[record], records[finding.golden_record]))
+        leaf.golden.push_back(name);
+    }
+    const run::TensorRecord& mine = mine_.run->records[finding.mine_record];
+    leaf.buffer = mine.role == Role::Buffer;
+    leaf.other_shape = mine.shape != records[finding.golden_record].shape;
+    return leaf;
   }
 
   /// Findings say where they are in the captured graph, and stand in its order.

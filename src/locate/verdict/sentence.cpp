@@ -273,7 +273,7 @@ std::string clean(const Verdict& verdict) {
   } else if (coverage.weights_refuted > 0) {
     add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
                    counted(coverage.weights_compared, "weight") +
-                   " are golden's, the others change nothing");
+                   " are golden's, the others are written otherwise");
   } else if (coverage.weights > 0) {
     add(&text, "all " + counted(coverage.weights_compared, "weight") + " are golden's");
   }

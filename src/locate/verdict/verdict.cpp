@@ -19,10 +19,6 @@ bool comes_before(const Finding& a, const Finding& b) {
   return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
 }
 
-bool is_related(std::string_view a, std::string_view b) {
-  return is_inside(a, b) || is_inside(b, a);
-}
-
 // Which of several suspicions in one place says most about the cause.
 int priority(FindingKind kind) {
   switch (kind) {
@@ -46,7 +42,7 @@ class Composer {
   Verdict compose() {
     describe_runs();
     collect();
-    confirm_weights();
+    confirm_parts();
     confirm_suspicions();
     std::ranges::stable_sort(verdict_.candidates, comes_before);
     drop_edges_behind_extras();
@@ -140,7 +136,8 @@ class Composer {
     if (stages_.walk != nullptr) {
       for (const Finding& gap : stages_.walk->findings)
         if (wanted(gap)) gaps_.push_back(gap);
-      verdict_.suspicions = stages_.walk->detours;
+      describe_rewritings();
+      verdict_.suspicions = stages_.walk->closed;
     }
   }
 
@@ -156,6 +153,23 @@ class Composer {
                             " within the rounding of their types (" + types + ")";
   }
 
+  void describe_rewritings() {
+    std::map<std::string, std::pair<size_t, size_t>> rewritten;  // modules and values, by pattern
+    for (const auto& [module, values] : stages_.walk->closed_by) {
+      auto& [modules, all] = rewritten[run::layer_pattern(module)];
+      ++modules;
+      all += values;
+    }
+    for (const auto& [pattern, counts] : rewritten) {
+      const auto& [modules, values] = counts;
+      verdict_.notes.push_back(
+          "written otherwise: " + (pattern.empty() ? std::string("the model") : pattern) +
+          (modules > 1 ? " (" + counted(modules, "module") + ")" : "") +
+          "; what it returns is golden's although " + counted(values, "value") + " inside " +
+          (values == 1 ? "is" : "are") + " not");
+    }
+  }
+
   // An operator that makes NaN of finite inputs has an infinite own error: the same fault, said
   // better.
   void drop_own_errors_at_nan_origins() {
@@ -169,69 +183,61 @@ class Composer {
     std::erase_if(verdict_.candidates, is_same);
   }
 
-  // A constant folded into a weight changes both the program and the weight, and nothing else.
-  void confirm_weights() {
+  // Another weight or argument is no fault where a module around it computes golden's function.
+  void confirm_parts() {
     if (stages_.walk == nullptr) return;
-    const auto folded = [&](const Finding& weight) {
-      return weight.kind == FindingKind::Weight &&
-             std::ranges::any_of(suspicions_,
-                                 [&](const Finding& other) {
-                                   return other.kind == FindingKind::Topology &&
-                                          other.module == weight.module &&
-                                          other.rank == weight.rank;
-                                 }) &&
-             was_judged_behind(weight) && !has_gap_around(weight);
-    };
-    const auto refuted = std::ranges::stable_partition(verdict_.candidates, [&](const Finding& f) {
-      return f.replayed_as_mine || (!folded(f) && !is_on_a_detour(f) && !is_unread(f));
-    });
-    for (Finding& weight : refuted) {
-      weight.hard = false;
-      ++verdict_.coverage.weights_refuted;
-      verdict_.suspicions.push_back(std::move(weight));
+    const auto refuted = std::ranges::stable_partition(
+        verdict_.candidates, [&](const Finding& finding) { return !is_closed(finding); });
+    for (Finding& part : refuted) {
+      part.hard = false;
+      if (part.kind == FindingKind::Weight) ++verdict_.coverage.weights_refuted;
+      verdict_.suspicions.push_back(std::move(part));
     }
     verdict_.candidates.erase(refuted.begin(), refuted.end());
   }
 
-  // It made a value that is not golden's, of which something was made that is.
-  bool is_on_a_detour(const Finding& weight) const {
-    const auto is_there = [&](const Finding& value) {
-      return value.rank == weight.rank && value.module == weight.module;
-    };
-    return weight.kind == FindingKind::Weight && std::ranges::none_of(gaps_, is_there) &&
-           std::ranges::any_of(stages_.walk->detours, is_there);
+  bool is_closed(const Finding& part) const {
+    if (part.kind == FindingKind::Attribute)
+      return stages_.walk->closed_arguments.contains(part.mine_operator);
+    return part.kind == FindingKind::Weight && !part.replayed_as_mine &&
+           stages_.walk->closed_leaves.contains(
+               part.module.empty() ? part.slot : part.module + '.' + part.slot);
   }
 
-  bool is_unread(const Finding& weight) const {
-    return weight.kind == FindingKind::Weight &&
-           stages_.walk->unread_buffers.contains(
-               weight.module.empty() ? weight.slot : weight.module + '.' + weight.slot);
+  // Of what golden has alone or beside mine: golden's operator was replayed for a value that is
+  // right. Of what mine has alone: every value at a boundary that it flows into first was judged.
+  bool is_seen_through(const Finding& suspicion) const {
+    const std::vector<bool>& covered = stages_.walk->covered;
+    if (suspicion.golden_operator < covered.size()) return covered[suspicion.golden_operator];
+    if (suspicion.mine_operator == kNone) return false;
+    bool any = false;
+    const std::vector<Operator>& operators = stages_.mine->operators;
+    std::set<size_t> tainted{suspicion.mine_operator};
+    for (size_t op = suspicion.mine_operator; op < operators.size(); ++op) {
+      const auto is_tainted = [&](const Use& use) {
+        return tainted.contains(use.producer) && !boundaries_.contains(use.value);
+      };
+      if (op != suspicion.mine_operator && std::ranges::none_of(operators[op].inputs, is_tainted))
+        continue;
+      tainted.insert(op);
+      for (const Use& output : operators[op].outputs) {
+        const auto boundary = boundaries_.find(output.value);
+        if (boundary == boundaries_.end()) continue;
+        if (!boundary->second) return false;
+        any = true;
+      }
+    }
+    return any;
   }
 
-  bool has_gap_around(const Finding& finding) const {
-    return std::ranges::any_of(gaps_, [&](const Finding& gap) {
-      return gap.rank == finding.rank && gap.step >= finding.step &&
-             is_related(gap.module, finding.module);
-    });
-  }
-
-  // The first value at a boundary behind the finding, in its module, one around it or one inside
-  // it, was judged.
-  bool was_judged_behind(const Finding& finding) const {
-    const WalkStep* nearest = nullptr;
-    uint64_t nearest_time = 0;
+  // Values of mine at the boundaries of modules that golden has, too, and whether they were judged.
+  void find_boundaries() {
     for (const WalkStep& step : stages_.walk->steps) {
       const Use* use = use_of(step);
-      if (use == nullptr || use->time < finding.time || step.unknown_to_golden) continue;
-      const ModuleCall& call = stages_.mine->calls[step.call];
-      if (call.rank != finding.rank || call.step != finding.step ||
-          !is_related(call.module, finding.module))
-        continue;
-      if (nearest != nullptr && nearest_time <= use->time) continue;
-      nearest = &step;
-      nearest_time = use->time;
+      if (use == nullptr || use->value == kNoValue || step.unknown_to_golden) continue;
+      const auto [found, fresh] = boundaries_.try_emplace(use->value, step.reason.empty());
+      found->second = found->second || step.reason.empty();
     }
-    return nearest != nullptr && nearest->reason.empty();
   }
 
   const Use* use_of(const WalkStep& step) const {
@@ -252,6 +258,7 @@ class Composer {
   }
 
   void confirm_suspicions() {
+    if (stages_.walk != nullptr) find_boundaries();
     std::vector<bool> confirmed(suspicions_.size(), false);
     std::vector<Finding> merged;
     for (const Finding& gap : gaps_) {
@@ -263,8 +270,8 @@ class Composer {
     for (size_t i = 0; i < suspicions_.size(); ++i) {
       if (confirmed[i]) continue;
       const Finding& suspicion = suspicions_[i];
-      const bool seen_through =
-          refuted || (stages_.walk != nullptr && was_judged_behind(suspicion));
+      const bool seen_through = refuted || (stages_.walk != nullptr &&
+                                            (is_closed(suspicion) || is_seen_through(suspicion)));
       if (!seen_through || is_hidden_by_eight_bits(suspicion)) undecided_.push_back(suspicion);
       verdict_.suspicions.push_back(suspicion);
     }
@@ -675,6 +682,7 @@ class Composer {
   Verdict verdict_;
   std::vector<Finding> suspicions_;
   std::vector<Finding> gaps_;
+  std::map<ValueId, bool> boundaries_;
   std::vector<Finding> undecided_;  // suspicions that no replay could confirm or refute
 };
 

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+// Openings (values, weights and buffers that are not golden's) and the modules that close them.
+#include "locate/replay/scopes.hpp"
+
+#include <algorithm>
+#include <random>
+#include <tuple>
+
+#include "base/thread_pool.hpp"
+#include "locate/program/owner.hpp"
+#include "reference/wide.hpp"
+
+namespace assay::locate {
+namespace {
+
+class Closer {
+ public:
+  Closer(const Program& golden, const Program& mine, const Pairing& pairing,
+         const WalkOptions& options, const Replay& replay, MemoryGate* gate,
+         std::vector<Judged>* judged)
+      : golden_(golden),
+        mine_(mine),
+        pairing_(pairing),
+        options_(options),
+        replay_(replay),
+        gate_(gate),
+        at_hand_(golden, mine, pairing, options, replay, gate),
+        judged_(*judged),
+        dropped_(judged->size(), false) {
+    closed_.values.assign(judged->size(), false);
+    for (size_t i = 0; i < judged->size(); ++i) {
+      if ((*judged)[i].finding) open_.insert(i);
+    }
+  }
+
+  Closed run() {
+    if (!open_.empty()) {
+      find_calls();
+      find_scopes();
+      for (auto depth = scopes_.rbegin(); depth != scopes_.rend(); ++depth) close_at(depth->second);
+      judge_readers();
+    }
+    close_parts();
+    return std::move(closed_);
+  }
+
+ private:
+  using Calls = std::vector<size_t>;  // indices into the run under test's calls
+
+  static size_t depth_of(std::string_view module) {
+    return module.empty() ? 0 : 1 + static_cast<size_t>(std::ranges::count(module, '.'));
+  }
+
+  [[nodiscard]] const ModuleCall& call_of(size_t boundary) const {
+    return mine_.calls[replay_.boundaries()[boundary].call];
+  }
+
+  /// Calls of each module in order, and when what is inside of each begins.
+  void find_calls() {
+    for (size_t i = 0; i < mine_.calls.size(); ++i)
+      calls_[{mine_.calls[i].rank, mine_.calls[i].module}].push_back(i);
+    for (auto& [place, calls] : calls_)
+      std::ranges::stable_sort(calls, {}, [this](size_t i) { return mine_.calls[i].end; });
+    for (size_t i = 0; i < replay_.boundaries().size(); ++i) {
+      const Boundary& one = replay_.boundaries()[i];
+      if (one.input || one.golden == kNoValue || !replay_.type_at(i)) continue;
+      outputs_of_[one.call].push_back(i);
+    }
+  }
+
+  /// The first call of the module that ends behind the value; kNone: none does.
+  [[nodiscard]] size_t call_around(int rank, const std::string& module, uint64_t time) const {
+    const auto found = calls_.find({rank, module});
+    if (found == calls_.end()) return kNone;
+    const auto call = std::ranges::lower_bound(found->second, time, {},
+                                               [this](size_t i) { return mine_.calls[i].end; });
+    return call == found->second.end() ? kNone : *call;
+  }
+
+  /// Of every opening the calls around it whose outputs can be judged, by depth.
+  void find_scopes() {
+    for (const size_t i : open_) {
+      const Boundary& boundary = replay_.boundaries()[i];
+      const ModuleCall& own = mine_.calls[boundary.call];
+      std::string module = own.module;
+      if (!boundary.input && !own.leaf && outputs_of_.contains(boundary.call))
+        scopes_[depth_of(module)].insert(boundary.call);
+      while (!module.empty()) {
+        const size_t dot = module.rfind('.');
+        module = dot == std::string::npos ? std::string() : module.substr(0, dot);
+        const size_t call = call_around(own.rank, module, boundary.time);
+        if (call != kNone && outputs_of_.contains(call)) scopes_[depth_of(module)].insert(call);
+      }
+    }
+  }
+
+  /// Values between the inputs and outputs of all calls of a module.
+  void drop_inside(int rank, const std::string& module, std::vector<bool>* dropped) const {
+    const std::vector<Boundary>& all = replay_.boundaries();  // by rank, then time
+    std::vector<uint64_t> times;                              // of what is inside
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (is_within(i, rank, module)) times.push_back(all[i].time);
+    }
+    uint64_t before = 0;
+    for (const size_t call : calls_.at({rank, module})) {
+      const uint64_t end = mine_.calls[call].end;
+      const auto first = std::ranges::upper_bound(times, before);
+      before = end;
+      if (first == times.end() || *first > end) continue;
+      const auto place = [&](const Boundary& one) {
+        return std::pair(mine_.calls[one.call].rank, one.time);
+      };
+      const auto begin = std::ranges::lower_bound(all, std::pair(rank, *first), {}, place);
+      for (auto one = begin; one != all.end() && place(*one) <= std::pair(rank, end); ++one) {
+        if (one->call != call) (*dropped)[static_cast<size_t>(one - all.begin())] = true;
+      }
+    }
+  }
+
+  [[nodiscard]] bool is_within(size_t boundary, int rank, const std::string& module) const {
+    const ModuleCall& call = call_of(boundary);
+    return call.rank == rank && call.module != module && is_inside(call.module, module);
+  }
+
+  static bool is_right(const Judged& judged) {
+    return !judged.finding && judged.step.reason.empty();
+  }
+
+  void close_at(const std::set<size_t>& scopes) {
+    std::map<size_t, std::set<size_t>> inside;  // openings by scope
+    std::vector<bool> dropped = dropped_;
+    std::set<std::pair<int, std::string>> modules;
+    for (const size_t call : scopes) {
+      const ModuleCall& scope = mine_.calls[call];
+      for (const size_t i : open_) {
+        const Boundary& one = replay_.boundaries()[i];
+        const bool own = one.call == call && !one.input;
+        const bool within = is_within(i, scope.rank, scope.module) &&
+                            call_around(scope.rank, scope.module, one.time) == call;
+        if ((own || within) && may_be_undone(i, call)) inside[call].insert(i);
+      }
+      if (inside.contains(call) && modules.emplace(scope.rank, scope.module).second)
+        drop_inside(scope.rank, scope.module, &dropped);
+    }
+    if (inside.empty()) return;
+    const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped);
+    const ValueJudge values(golden_, mine_, pairing_, options_, replay, gate_);
+    std::map<size_t, Judged> outputs = judge_outputs(inside, values);
+    for (const auto& [call, openings] : inside) {
+      const bool right = std::ranges::all_of(
+          outputs_of_.at(call), [&](size_t output) { return is_right(outputs.at(output)); });
+      if (right)
+        close(call, openings, dropped, replay, values, &outputs);
+      else
+        for (const size_t i : openings) wrong_in_[i] = call;
+    }
+  }
+
+  /// What moves the output of a module around it can be undone by another opening behind that.
+  [[nodiscard]] bool may_be_undone(size_t opening, size_t call) const {
+    const auto wrong = wrong_in_.find(opening);
+    if (wrong == wrong_in_.end()) return true;
+    const ModuleCall& inner = mine_.calls[wrong->second];
+    const ModuleCall& scope = mine_.calls[call];
+    return std::ranges::any_of(open_, [&](size_t other) {
+      const uint64_t time = replay_.boundaries()[other].time;
+      const bool own = replay_.boundaries()[other].call == call;
+      return time > inner.end && time <= scope.end &&
+             (own || is_within(other, scope.rank, scope.module));
+    });
+  }
+
+  [[nodiscard]] std::map<size_t, Judged> judge_outputs(
+      const std::map<size_t, std::set<size_t>>& scopes, const ValueJudge& values) const {
+    std::map<size_t, Judged> outputs;
+    std::vector<size_t> order;
+    for (const auto& [call, openings] : scopes) {
+      for (const size_t output : outputs_of_.at(call)) {
+        outputs[output];
+        order.push_back(output);
+      }
+    }
+    parallel_for(order.size(), resolve_job_count(options_.jobs), [&](size_t k) {
+      if (stopped()) return;
+      outputs.at(order[k]) = values.judge(order[k]);
+    });
+    return outputs;
+  }
+
+  void close(size_t call, const std::set<size_t>& openings, const std::vector<bool>& dropped,
+             const Replay& replay, const ValueJudge& values, std::map<size_t, Judged>* outputs) {
+    const ModuleCall& scope = mine_.calls[call];
+    size_t count = 0;
+    for (const size_t i : openings) {
+      if (stopped() ||
+          !(is_shown(i, call, dropped, replay, values) || is_made_of_inputs(i, replay, values)))
+        continue;
+      closed_.values[i] = true;
+      open_.erase(i);
+      ++count;
+    }
+    if (count == 0) return;
+    closed_.modules[scope.module] += count;
+    drop_inside(scope.rank, scope.module, &dropped_);
+    for (const size_t output : outputs_of_.at(call))
+      judged_[output] = std::move(outputs->at(output));
+  }
+
+  /// It is what golden's program makes of the module's inputs, and far from what that makes of
+  /// mine's values in between: these are others, and this one has no effect to fear.
+  bool is_made_of_inputs(size_t opening, const Replay& replay, const ValueJudge& values) const {
+    const Result<Region> between = replay_.plan(opening), whole = replay.plan(opening);
+    if (!between || !whole) return false;
+    const Result<Replayed> moved = replay_.run(*between, {}), right = replay.run(*whole, {});
+    return right && moved && values.effect(*right, *moved, whole->dtype).is_shown() &&
+           is_right(values.judge(opening));
+  }
+
+  /// With mine's value in golden's program, and nothing else of what is inside the module, what the
+  /// module returns would be another. Or it would be with a difference as large whose signs are
+  /// drawn: then this one was made to have no effect, as what is added to all scores of a softmax.
+  /// Asked once of a value in all steps.
+  bool is_shown(size_t opening, size_t call, const std::vector<bool>& dropped, const Replay& replay,
+                const ValueJudge& values) {
+    const Boundary& boundary = replay_.boundaries()[opening];
+    const ModuleCall& own = mine_.calls[boundary.call];
+    const auto key = std::tuple(mine_.calls[call].module.str(), own.module.str(),
+                                use_of(mine_, boundary).slot.str(), boundary.input);
+    const auto [found, fresh] = shown_.try_emplace(key, false);
+    if (!fresh) return found->second;
+    std::vector<bool> unusable = dropped;
+    unusable[opening] = false;
+    const Result<Tensor> turned = with_drawn_signs(opening, replay);
+    found->second = std::ranges::any_of(outputs_of_.at(call), [&](size_t output) {
+      const Result<Region> whole = replay.plan(output), with = replay_.plan(output, unusable);
+      if (!whole || !with) return false;
+      const Result<Replayed> right = replay.run(*whole, {});
+      const auto shows = [&](const How& how) {
+        const Result<Replayed> moved = replay_.run(*with, how);
+        return right && moved && values.effect(*right, *moved, whole->dtype).is_shown();
+      };
+      return shows({}) || (turned && shows({.of_mine = {.value = &*turned, .boundary = opening}}));
+    });
+    return found->second;
+  }
+
+  /// What golden's program makes of the module's inputs there, and mine's difference from it with
+  /// other signs.
+  [[nodiscard]] Result<Tensor> with_drawn_signs(size_t opening, const Replay& replay) const {
+    ASSAY_TRY(const Tensor mine, load_use(mine_, use_of(mine_, replay_.boundaries()[opening])));
+    ASSAY_TRY(const Region region, replay.plan(opening));
+    ASSAY_TRY(const Replayed golden, replay.run(region, {}));
+    ASSAY_TRY(const reference::Wide ours, reference::widen(mine.view));
+    ASSAY_TRY(reference::Wide made, reference::widen(golden.reference.view));
+    if (ours.size() != made.size()) return fail(Errc::Invalid, "another shape");
+    std::minstd_rand signs(1);
+    for (size_t i = 0; i < made.values.size(); ++i) {
+      const double difference = ours.values[i] - made.values[i];
+      made.values[i] += signs() % 2 == 0 ? difference : -difference;
+    }
+    return reference::to_tensor(std::move(made));
+  }
+
+  /// What was made of values inside of closed modules in other ways than by their outputs.
+  void judge_readers() {
+    if (open_.empty() || std::ranges::none_of(dropped_, std::identity())) return;
+    const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped_);
+    const ValueJudge values(golden_, mine_, pairing_, options_, replay, gate_);
+    for (const size_t i : std::set(open_)) {
+      if (stopped()) return;
+      Judged& judged = judged_[i];
+      values.add_carried(i, &judged);
+      if (std::ranges::none_of(judged.recorded, [&](size_t one) { return dropped_[one]; }))
+        continue;
+      Judged again = values.judge(i);
+      if (!is_right(again)) continue;
+      again.finding = std::move(judged.finding);
+      judged = std::move(again);
+      closed_.values[i] = true;
+      ++closed_.modules[call_of(i).module];
+      open_.erase(i);
+    }
+  }
+
+  /// Parameters, buffers and arguments that are others although everything that golden makes of
+  /// them is right: mine computes with them in another way, or not with them.
+  void close_parts() {
+    if (options_.other_leaves.empty() && options_.other_arguments.empty()) return;
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (replay_.boundaries()[i].golden == kNoValue) continue;
+      if (Result<Region> region = replay_.plan(i)) regions_.emplace(i, *std::move(region));
+    }
+    for (const OtherLeaf& leaf : options_.other_leaves) {
+      if (!stopped() && is_closed(leaf)) closed_.leaves.insert(leaf.name);
+    }
+    for (const OtherArgument& one : options_.other_arguments) {
+      if (!stopped() && is_closed(one)) closed_.arguments.insert(one.mine);
+    }
+  }
+
+  [[nodiscard]] bool is_closed(const OtherLeaf& leaf) const {
+    Substitutes others;
+    for (const std::string& name : leaf.golden) others.leaves.emplace(name, leaf.mine_record);
+    bool overwritten = true;
+    const bool closed = is_closed_where(
+        [&](const Region& region) { return replay_.reads(region, leaf.golden); },
+        [&](const Region& region) {
+          overwritten = overwritten && replay_.overwrites(region, leaf.golden);
+          return leaf.other_shape ? Effect{.excess = kShown} : at_hand_.effect(region, others);
+        });
+    return closed || (overwritten && is_right_where([&](const Region& region) {
+                        return replay_.reads(region, leaf.golden);
+                      }));
+  }
+
+  [[nodiscard]] bool is_closed(const OtherArgument& one) const {
+    Substitutes others;
+    others.arguments.emplace(one.golden, one.mine);
+    const auto runs = [&](const Region& region) {
+      return std::ranges::find(region.operators, one.golden, &Region::Call::op) !=
+             region.operators.end();
+    };
+    return is_closed_where(runs,
+                           [&](const Region& region) { return at_hand_.effect(region, others); });
+  }
+
+  /// All values whose regions hold it are right or closed, and there are some.
+  template <typename Holds>
+  [[nodiscard]] bool is_right_where(const Holds& holds) const {
+    bool any = false;
+    for (const auto& [i, region] : regions_) {
+      if (!holds(region)) continue;
+      any = true;
+      if (!closed_.values[i] && !is_right(judged_[i])) return false;
+    }
+    return any;
+  }
+
+  /// And one of them was closed, or mine's part would have shown in it, or has no effect on any.
+  template <typename Holds, typename EffectOf>
+  [[nodiscard]] bool is_closed_where(const Holds& holds, const EffectOf& effect_of) const {
+    if (!is_right_where(holds)) return false;
+    bool shown = false, none = true;
+    for (const auto& [i, region] : regions_) {
+      if (!holds(region)) continue;
+      if (closed_.values[i]) return true;
+      if (shown) continue;
+      const Effect effect = effect_of(region);
+      shown = effect.is_shown();
+      none = none && effect.is_none();
+    }
+    return shown || none;
+  }
+
+  [[nodiscard]] bool stopped() const {
+    return options_.interrupted != nullptr && options_.interrupted->load();
+  }
+
+  const Program& golden_;
+  const Program& mine_;
+  const Pairing& pairing_;
+  const WalkOptions& options_;
+  const Replay& replay_;
+  MemoryGate* gate_;
+  ValueJudge at_hand_;  // on all values of mine
+  std::vector<Judged>& judged_;
+  Closed closed_;
+  std::set<size_t> open_;              // boundaries
+  std::map<size_t, size_t> wrong_in_;  // of them, the outermost call whose output is wrong
+  std::vector<bool> dropped_;          // boundaries inside of modules that closed something
+  std::map<std::pair<int, std::string>, Calls> calls_;  // by rank and module, in order
+  std::map<size_t, std::vector<size_t>> outputs_of_;    // boundaries, by call
+  std::map<size_t, std::set<size_t>> scopes_;           // calls, by depth
+  std::map<std::tuple<std::string, std::string, std::string, bool>, bool> shown_;
+  std::map<size_t, Region> regions_;  // by boundary, of replay_
+};
+
+}  // namespace
+
+Closed close_openings(const Program& golden, const Program& mine, const Pairing& pairing,
+                      const WalkOptions& options, const Replay& replay, MemoryGate* gate,
+                      std::vector<Judged>* judged) {
+  return Closer(golden, mine, pairing, options, replay, gate, judged).run();
+}
+
+}  // namespace assay::locate
