@@ -194,11 +194,21 @@ void Session::Recorder::identify(native::Record& record) {
 
 // Whether somebody wrote the tensor's memory in a way that no counter shows (collectives, `data`,
 // NumPy, a kernel of one's own), so that it is another value than the one we know.
-bool Session::Recorder::has_changed_unseen(const Storage& storage, const StoredValue& value) const {
-  if (session_.options_.verify || look_.readable != Readable::Memory) return false;
+bool Session::Recorder::has_changed_unseen(const Storage& storage, const StoredValue& value) {
+  if (look_.readable != Readable::Memory) return false;
+  if (session_.options_.verify) {
+    const TakenBytes* before = value.bytes.get();
+    return before != nullptr && before->digest && is_covered() &&
+           *before->digest != digest_at_hand();
+  }
   const StoredValue* known =
       session_.storages_.find_bytes(storage, value, look_, value.layout.dense);
   return known != nullptr && !session_.storages_.is_unchanged(storage, *known);
+}
+
+const stats::Digest& Session::Recorder::digest_at_hand() {
+  if (!at_hand_.digest) at_hand_.digest = stats::digest(view_of(look_));
+  return *at_hand_.digest;
 }
 
 // Whether the lazy neg bit need not be asked for. Only views have it: what an operator of torch
@@ -320,7 +330,7 @@ void Session::Recorder::record_memory(native::Record& record) {
     fresh.stats = seen ? statistics_in(seen) : statistics_of(view);
   // Without versions only the content tells whether bytes are there already; worth a digest when
   // they would be stored.
-  if (keeps_digests() || (full && !trusted)) fresh.digest = stats::digest(view);
+  if (keeps_digests() || (full && !trusted)) fresh.digest = digest_at_hand();
   std::string_view lost;
   const TakenBytes* twin =
       full && !trusted ? session_.sightings_.find_content(*fresh.digest, look_) : nullptr;
@@ -348,6 +358,8 @@ void Session::Recorder::record_memory(native::Record& record) {
   }
   fresh.record = RecordRef::numbered(push(record, lost));
   if (made != nullptr) made->producer = fresh.record;
+  if (session_.options_.verify && at_hand_.stored != nullptr)
+    session_.storages_.remember_bytes(*at_hand_.stored, {.digest = fresh.digest});
   if (is_first && (trusted || full)) remember(std::move(fresh));
 }
 

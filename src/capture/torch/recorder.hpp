@@ -57,6 +57,7 @@ class Session::Recorder final : public LeafVisitor {
     bool has_fresh_storage = false;  // it is the first one seen of its storage
     // Torch's counter, when it was read on the way; -1: it has none.
     std::optional<int64_t> version;
+    stats::MaybeDigest digest;  // when it was computed on the way
     RecordRef producer;
   };
   struct Seen {
@@ -71,7 +72,8 @@ class Session::Recorder final : public LeafVisitor {
   void forget_look();
   [[nodiscard]] bool is_result() const { return operation_ != nullptr && role_ == Role::Output; }
   void identify(native::Record& record);
-  [[nodiscard]] bool has_changed_unseen(const Storage& storage, const StoredValue& value) const;
+  [[nodiscard]] bool has_changed_unseen(const Storage& storage, const StoredValue& value);
+  [[nodiscard]] const stats::Digest& digest_at_hand();
   [[nodiscard]] bool is_negative_known(const StorageTable::Sight& sight);
   void describe(native::Record& record);
   uint64_t push(native::Record& record, std::string_view text = {});
