@@ -375,9 +375,9 @@ PyObject* module_call_remove(PyObject* object, PyObject*) {
   if (self->calls == nullptr) Py_RETURN_NONE;
   const Ref held(new_ref(object));  // a newer call may have held the last reference
   unregister(self);
-  self->calls = nullptr;
+  const bool was_compiled = std::exchange(self->calls, nullptr) == &compiled_calls();
   take_hook();
-  if (!take_compiled_watch()) return nullptr;
+  if (was_compiled && !take_compiled_watch()) return nullptr;
   Py_RETURN_NONE;
 }
 
