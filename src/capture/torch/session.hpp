@@ -22,6 +22,7 @@
 #include "capture/torch/storage_table.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "capture/torch/walker.hpp"
+#include "capture/torch/watchers.hpp"
 #include "tensor/node.hpp"
 #include "writer/layouts/native_run.hpp"
 #include "writer/run_claim.hpp"
@@ -190,6 +191,8 @@ class Session {
   [[nodiscard]] int64_t steps_started() const { return steps_started_; }
   [[nodiscard]] uint64_t shared_count() const { return shared_; }
   SessionOptions& options() { return options_; }
+  /// What the program uses that sees the capture.
+  Watchers& watchers() { return watchers_; }
   /// Why capture was switched off by a failure of our own; empty when it was not.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
@@ -233,6 +236,7 @@ class Session {
   std::vector<Promise> promises_;
   OperatorSchemas operators_;
   CompiledCode compiled_code_;
+  Watchers watchers_;
   const std::string* no_slot_;              // ""
   const std::string* slot_0_;               // "0", that of most arguments of modules
   std::string arguments_json_;              // of the operator being recorded
