@@ -49,11 +49,12 @@ struct WrapperParts {
   PyObject* counters = nullptr;
 };
 
-// Nothing where Python raised or there are none. `since`: counters of before, or nullptr.
+// Nothing where Python raised or there are none. `since`: counters of before, or nullptr. `waited`:
+// what the program has just waited for, or nullptr.
 std::optional<WrapperParts> parts_of(TensorAccess& access, PyObject* tensor, bool may_wait,
-                                     PyObject* since) {
+                                     PyObject* since, PyObject* waited) {
   WrapperParts parts;
-  parts.answer = Ref(access.wrapper_parts(tensor, may_wait, since));
+  parts.answer = Ref(access.wrapper_parts(tensor, may_wait, since, waited));
   int kind = 0;
   if (!parts.answer || PyArg_ParseTuple(parts.answer.get(), "iO!O", &kind, &PyList_Type,
                                         &parts.list, &parts.counters) == 0) {
@@ -251,12 +252,13 @@ uint64_t Session::Recorder::push(native::Record& record, std::string_view text) 
 // whether the parts stand for the tensor itself.
 bool Session::Recorder::record_parts(PyObject* tensor, const std::string* slot) {
   if (wrapped_in_ >= kMaxWrappers) return false;
-  const auto parts = parts_of(session_.access_, tensor, waits_for_operands(), nullptr);
+  const auto parts = parts_of(session_.access_, tensor, waits_for_operands(), nullptr, waited_);
   if (!parts) return false;
   if (parts->kind == Parts::OnItsWay) {
     session_.promises_.push_back({Ref(new_ref(tensor)), Ref(new_ref(parts->counters)), &node_,
                                   step_, order_, call_, role_, slot, operation_, operation_index_,
                                   is_view_, mutates_});
+    watch_waits(&session_);
     return true;
   }
   if (parts->kind == Parts::BesideIt) skip(tensor, slot, look_.reason);
@@ -273,9 +275,10 @@ bool Session::Recorder::waits_for_operands() const {
   return operation_ != nullptr && role_ == Role::Input && !is_view_;
 }
 
-bool Session::Recorder::keep(const Promise& promise, bool may_wait) {
+bool Session::Recorder::keep(const Promise& promise, bool may_wait, PyObject* waited) {
   PyObject* wrapper = promise.tensor.get();
-  const auto parts = parts_of(session_.access_, wrapper, may_wait, promise.counters.get());
+  waited_ = waited;
+  const auto parts = parts_of(session_.access_, wrapper, may_wait, promise.counters.get(), waited);
   if (parts && parts->kind == Parts::OnItsWay) return false;
   forget_look();
   if (!parts)

@@ -122,6 +122,13 @@ struct SessionNode {
   std::map<std::string, uint64_t> unread;  // tensors whose values cannot be read, by the reason
 };
 
+class Session;
+
+/// From now on the session is told when the program waits for a collective, until it has no
+/// promises any more (module_call.cpp).
+void watch_waits(Session* session);
+void unwatch_waits(Session* session) noexcept;
+
 /// Whether this thread is inside a root call of any session, or inside code of ours.
 [[nodiscard]] bool inside_root_call() noexcept;
 
@@ -181,6 +188,8 @@ class Session {
   void end_weights() noexcept;
 
   void flush() noexcept;
+  /// The program has waited for this result of a collective.
+  void collective_ended(PyObject* tensor) noexcept;
   /// Waits for collectives whose results the program still holds, and so is going to wait for.
   void wait_for_collectives() noexcept;
   void close() noexcept;
@@ -220,7 +229,7 @@ class Session {
   void finish_step(const std::shared_ptr<StepProgress>& step);
   void fetch_device_results();
   void settle(StoredValue& value);
-  void keep_promises(bool may_wait = false);
+  void keep_promises(bool may_wait = false, PyObject* waited = nullptr);
   void give_up_promises(bool also_held);
   void begin_root_call(SessionNode& node, CallFrame& frame);
   void end_root_call(const CallFrame& frame);
