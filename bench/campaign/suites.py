@@ -2,11 +2,13 @@
 """Test suites of other people's libraries, run plainly and under `assay dump`: each test ends as it did.
 
 The libraries come from the registry as they are published with their tests, and lie beside the campaign's results. A
-case is a file of tests at one level; a test that fails plainly, too, says nothing.
+case is a file of tests at one level; a test that fails plainly, too, says nothing. At the level "graph" every module is
+compiled: plainly by torch's own backend `aot_eager`, under the capture by ours, which dumps all operators.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -23,7 +25,8 @@ from bench.compare_speed import find_assay
 from bench.measure import NotAvailable
 from bench.report import Row
 
-LEVELS = ("module", "operator")
+LEVELS = ("module", "operator", "graph")
+_COMPILED_SUITE = Path(__file__).with_name("compiled_suite.py")
 _MINUTES = 10
 
 
@@ -105,12 +108,14 @@ class Suites(Campaign):
     title = "Other people's test suites under a capture"
     about = (
         "Each case is a file of tests of a published library, run by pytest plainly and under `assay dump`, at one of "
-        "the levels. *otherwise*: tests that end otherwise under the capture than without; it must be 0. Tests that "
-        "fail without a capture, too, are among *tests*.",
+        "the levels; at the level of graphs with every module compiled, by torch's backend `aot_eager` and by ours, "
+        "which dumps *graphs*. "
+        "*otherwise*: tests that end otherwise under the capture than without; it must be 0. Tests that fail without "
+        "a capture, too, are among *tests*.",
     )
     weight = 0.5
     timeout_s = 2 * 60.0 * _MINUTES
-    columns = ["", "files", "tests", "otherwise"]
+    columns = ["", "files", "tests", "graphs", "otherwise"]
 
     def unavailable(self) -> Optional[str]:
         """Without a torch there is nothing to capture."""
@@ -125,7 +130,7 @@ class Suites(Campaign):
             yield Case(name)
 
     def sample(self) -> Iterable[Case]:
-        """Layers, and kernels that override `__call__`."""
+        """Layers, and kernels that override `__call__`; none that are compiled, which takes 40 s a file."""
         return [
             Case("einops-module-0"),
             Case("einops-operator-0"),
@@ -156,11 +161,19 @@ class Suites(Campaign):
         file = source / suite.tests / f"{suite.files[int(number)]}.py"
         folder = work.scratch / case.name
         folder.mkdir()
-        plain = _outcomes([], file, source, packages, suite, folder / "plain")
-        command = [str(find_assay(None)), "dump", "--level", level, "-o", str(folder / "run"), "--"]
+        if level == "graph":
+            config = {"dump_config.enable_dump": True, "dump_config.dump_path": str(folder)}
+            (folder / "config.json").write_text(json.dumps({**config, "execution.layout": "native"}))
+            plain_command, command = ([sys.executable, str(_COMPILED_SUITE), name] for name in ("aot_eager", "assay"))
+        else:
+            plain_command = [sys.executable, "-m", "pytest"]
+            command = [str(find_assay(None)), "dump", "--level", level, "-o", str(folder / "run"), "--", *plain_command]
+        plain = _outcomes(plain_command, file, source, packages, suite, folder / "plain")
         captured = _outcomes(command, file, source, packages, suite, folder / "captured")
         otherwise = sorted(test for test in plain.keys() | captured.keys() if plain.get(test) != captured.get(test))
-        result: Result = {"suite": name, "tests": len(plain), "otherwise": len(otherwise), "outcome": OK}
+        graphs = sum(len(json.loads(path.read_text())["graphs"]) for path in folder.rglob("graphs.json"))
+        counts = {"tests": len(plain), "graphs": graphs, "otherwise": len(otherwise)}
+        result: Result = {"suite": name, **counts, "outcome": OK}
         if not plain:
             return {**result, "outcome": FAILED, "reason": f"{file.name}: pytest ran no test of it"}
         if otherwise:
@@ -176,7 +189,7 @@ class Suites(Campaign):
             of_suite = [result for result in results if result.get("suite") == name]
             if of_suite:
                 counts = {"files": len(of_suite)}
-                counts |= {key: sum(one[key] for one in of_suite) for key in ("tests", "otherwise")}
+                counts |= {key: sum(one.get(key, 0) for one in of_suite) for key in self.columns[2:]}
                 cells = {key: str(count) for key, count in counts.items()}
                 rows.append(Row(f"{name} {suite.version}", cells, data=counts))
         return rows
@@ -210,14 +223,15 @@ def _pip(*arguments: str) -> None:
 
 
 def _outcomes(
-    prefix: list[str], file: Path, source: Path, packages: Path, suite: Suite, report: Path
+    pytest: list[str], file: Path, source: Path, packages: Path, suite: Suite, report: Path
 ) -> dict[str, str]:
-    """Runs one file of tests; returns how each of its tests ended."""
+    """Runs one file of tests with the command that pytest is called by; returns how each of its tests ended."""
     xml = report.with_suffix(".xml")
     paths = [str(source / "src") if (source / "src").exists() else str(source), str(packages)]
-    command = [*prefix, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    command = [*pytest, "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
     command += [f"--junitxml={xml}", f"--rootdir={source}", "-o", "addopts=", str(file)]
     environment = {**os.environ, **suite.environment, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    environment["ASSAY_GRAPH_CONFIG"] = str(report.with_name("config.json"))
     with report.with_suffix(".log").open("w") as log:
         subprocess.run(
             command, cwd=source, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=60 * _MINUTES

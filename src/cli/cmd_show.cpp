@@ -232,8 +232,9 @@ void add_head(const run::Run& run, bool with_digest, Screen* screen) {
   if (!run.coverage.complete) line += ", INCOMPLETE";
   if (!run.damage.empty()) line += ", DAMAGED";
   screen->line(line, 4);
-  for (const char* key : {"tool", "host.torch", "host.transformers", "config.level", "config.data",
-                          "config.engine", "gguf.version", "config.decomposition_level"}) {
+  for (const char* key :
+       {"tool", "host.torch", "host.transformers", "host.watched_by", "config.level", "config.data",
+        "config.engine", "gguf.version", "config.decomposition_level"}) {
     const auto found = run.properties.find(key);
     if (found != run.properties.end())
       screen->line("  " + std::string(key) + ": " + printable(found->second), 4);

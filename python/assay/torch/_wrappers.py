@@ -23,7 +23,9 @@ Part = tuple[str, torch.Tensor, str]
 _MAX_PARTS = 16  # of one wrapper
 
 
-def parts_of(tensor: torch.Tensor, may_wait: bool, since: Any = None) -> tuple[int, list[Part], Any]:
+def parts_of(
+    tensor: torch.Tensor, may_wait: bool, since: Any = None, waited: Optional[torch.Tensor] = None
+) -> tuple[int, list[Part], Any]:
     """Returns what the parts are to the tensor, the parts, and write counters for ``since``.
 
     A DTensor is its local shard, and a result of a collective what has arrived. For one that has not the answer is
@@ -33,8 +35,9 @@ def parts_of(tensor: torch.Tensor, may_wait: bool, since: Any = None) -> tuple[i
 
     Args:
         may_wait: wait for a collective, since the program is about to.
+        waited: what it has just waited for.
     """
-    local, has_arrived = _local_tensor(tensor, may_wait)
+    local, has_arrived = _local_tensor(tensor, may_wait, waited)
     if local is not None:
         kind = _SHARD if hasattr(tensor, "placements") else _IT_ITSELF
         counters = None
@@ -56,13 +59,15 @@ def local_tensor_of(tensor: torch.Tensor) -> Optional[torch.Tensor]:
     return _local_tensor(tensor, True)[0]
 
 
-def _local_tensor(tensor: torch.Tensor, may_wait: bool) -> tuple[Optional[torch.Tensor], bool]:
+def _local_tensor(
+    tensor: torch.Tensor, may_wait: bool, waited: Optional[torch.Tensor] = None
+) -> tuple[Optional[torch.Tensor], bool]:
     """Returns the tensor with memory behind a wrapper, and whether all that was on its way to it has arrived."""
     found: Any = tensor
     has_arrived = True
     for _ in range(2):  # the shard may be on its way itself
         if hasattr(found, "trigger_wait"):
-            has_arrived = may_wait or _has_arrived(found)
+            has_arrived = may_wait or found.elem is waited or _has_arrived(found)
             found = found.trigger_wait() if may_wait else found.elem
         elif hasattr(found, "_local_tensor"):
             found = found._local_tensor

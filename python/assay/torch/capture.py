@@ -517,6 +517,8 @@ class Capture:
         """What the manifest says of this process; its groups as they are known by now."""
         self._places = self._places or places_of_rank(self._parallel)
         host = _manifest.describe_host()
+        if watchers := self._session.watched_by(False):
+            host["watched_by"] = watchers
         return {**host, "parallel": self._places} if self._places else host
 
     def _write_manifest(self, finished: Optional[str]) -> None:

@@ -8,11 +8,13 @@
 // another than without us. `_compiled_call_impl`, which module.compile() puts into the instance, has
 // no function of its own: while such a module is captured, a descriptor of the class gives a
 // WatchedCall around it. Costs and alternatives: docs/design/torch-capture.md
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "capture/torch/extension.hpp"
 #include "capture/torch/python_compat.hpp"
@@ -198,14 +200,6 @@ PyObject* watched_call_repr(PyObject* object) {
 
 // Where functions of Python keep the C function that calls them. The member is the same since 3.8;
 // the limited API has no name for it, nor for the member of their type that tells its place.
-struct CallHook {
-  PyObject* function = nullptr;  // nn.Module._call_impl, while ours is in it
-  VectorCall original = nullptr;
-  PyObject* watcher = nullptr;  // (module, args, kwargs): told of calls of other modules
-};
-CallHook call_hook;
-thread_local bool passing = false;  // inside a call that the watcher was told of
-
 VectorCall* vector_call_of(PyObject* function) {
   constexpr size_t kTypesOffset = 56;  // PyTypeObject.tp_vectorcall_offset
   Py_ssize_t offset = 0;
@@ -227,6 +221,28 @@ bool knows_vector_calls(PyObject* function) {
   return *vector_call_of(function) != nullptr &&
          *vector_call_of(function) == *vector_call_of(other.get());
 }
+
+// A function of Python, and what called it before ours was put there.
+struct CallHook {
+  PyObject* function = nullptr;  // while ours is in it
+  VectorCall original = nullptr;
+
+  // False where nobody knows how.
+  bool put(Ref found, VectorCall ours) {
+    if (!found || !knows_vector_calls(found.get())) return false;
+    original = std::exchange(*vector_call_of(found.get()), ours);
+    function = found.release();
+    return true;
+  }
+  // Calls that are at work know what they call.
+  void take() {
+    *vector_call_of(function) = original;
+    replace(function, nullptr);
+  }
+};
+CallHook call_hook;                 // of nn.Module._call_impl
+PyObject* watcher = nullptr;        // (module, args, kwargs): told of calls of other modules
+thread_local bool passing = false;  // inside a call that the watcher was told of
 
 // The arguments behind the module, as a tuple and a dict (none without names).
 bool pack_arguments(PyObject* const* arguments, size_t count, PyObject* names, Ref* args,
@@ -257,15 +273,14 @@ PyObject* call_module(PyObject* function, PyObject* const* arguments, size_t fla
   PyObject* module = count > 0 ? arguments[0] : nullptr;
   if (module == nullptr) return plain();
   ModuleCall* call = find_call(method_calls(), module);
-  const bool asks =
-      call == nullptr && call_hook.watcher != nullptr && !passing && !inside_root_call();
+  const bool asks = call == nullptr && watcher != nullptr && !passing && !inside_root_call();
   if (call == nullptr && !asks) return plain();
   Ref args, kwargs;
   if (!pack_arguments(arguments + 1, count - 1, names, &args, &kwargs)) return nullptr;
   if (!asks) return captured_call(call, args.get(), kwargs.get(), plain);
   passing = true;
-  const Ref watcher(new_ref(call_hook.watcher));
-  const Ref told(PyObject_CallFunctionObjArgs(watcher.get(), module, args.get(),
+  const Ref held(new_ref(watcher));
+  const Ref told(PyObject_CallFunctionObjArgs(held.get(), module, args.get(),
                                               kwargs ? kwargs.get() : Py_None, nullptr));
   call = told ? find_call(method_calls(), module) : nullptr;
   PyObject* result = !told             ? nullptr
@@ -278,23 +293,40 @@ PyObject* call_module(PyObject* function, PyObject* const* arguments, size_t fla
 bool set_hook() {
   if (call_hook.function != nullptr) return true;
   const Ref name(PyUnicode_InternFromString("_call_impl"));
-  Ref function = in_class(name.get());
-  if (!function || !knows_vector_calls(function.get())) {
-    PyErr_SetString(PyExc_AttributeError, "this torch or Python has no replaceable module call");
-    return false;
-  }
-  call_hook.original = *vector_call_of(function.get());
-  *vector_call_of(function.get()) = call_module;
-  call_hook.function = function.release();
-  return true;
+  if (call_hook.put(in_class(name.get()), call_module)) return true;
+  PyErr_SetString(PyExc_AttributeError, "this torch or Python has no replaceable module call");
+  return false;
 }
 
-// When nobody asks any more. Calls that are at work know what they call.
+// When nobody asks any more.
 void take_hook() {
-  if (call_hook.function == nullptr || call_hook.watcher != nullptr || !method_calls().empty())
-    return;
-  *vector_call_of(call_hook.function) = call_hook.original;
-  replace(call_hook.function, nullptr);
+  if (call_hook.function != nullptr && watcher == nullptr && method_calls().empty())
+    call_hook.take();
+}
+
+// --- waits for collectives -------------------------------------------------------------------------
+
+CallHook wait_hook;               // of the __call__ of torch.ops, while sessions wait to be told
+PyObject* wait_tensor = nullptr;  // the one that torch's waits, whoever makes them, end in
+std::vector<Session*>& waiting_sessions() {
+  static auto* sessions = new std::vector<Session*>;
+  return *sessions;
+}
+bool is_waiting(const Session* session) {
+  return std::ranges::find(waiting_sessions(), session) != waiting_sessions().end();
+}
+
+PyObject* call_packet(PyObject* function, PyObject* const* arguments, size_t flagged_count,
+                      PyObject* names) {
+  PyObject* result = wait_hook.original(function, arguments, flagged_count, names);
+  if (argument_count(flagged_count) < 2 || arguments[0] != wait_tensor || result == nullptr)
+    return result;
+  // They take themselves out, and any may go while another one runs Python.
+  const std::vector<Session*> sessions = waiting_sessions();
+  for (Session* session : sessions) {
+    if (is_waiting(session)) session->collective_ended(arguments[1]);
+  }
+  return result;
 }
 
 // --- nn.Module._compiled_call_impl -----------------------------------------------------------------
@@ -375,9 +407,9 @@ PyObject* module_call_remove(PyObject* object, PyObject*) {
   if (self->calls == nullptr) Py_RETURN_NONE;
   const Ref held(new_ref(object));  // a newer call may have held the last reference
   unregister(self);
-  self->calls = nullptr;
+  const bool was_compiled = std::exchange(self->calls, nullptr) == &compiled_calls();
   take_hook();
-  if (!take_compiled_watch()) return nullptr;
+  if (was_compiled && !take_compiled_watch()) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -473,10 +505,10 @@ PyType_Spec watched_call_spec = {"assay._capture.WatchedCall", sizeof(WatchedCal
 // --- functions of the extension --------------------------------------------------------------------
 
 // set_watcher(function or None)
-PyObject* set_watcher(PyObject*, PyObject* watcher) {
+PyObject* set_watcher(PyObject*, PyObject* function) {
   if (!load_torch()) return nullptr;
-  if (watcher != Py_None && !set_hook()) return nullptr;
-  replace(call_hook.watcher, watcher != Py_None ? new_ref(watcher) : nullptr);
+  if (function != Py_None && !set_hook()) return nullptr;
+  replace(watcher, function != Py_None ? new_ref(function) : nullptr);
   passing = false;  // in a forked child
   take_hook();
   Py_RETURN_NONE;
@@ -512,6 +544,26 @@ const ExtensionPart module_call_part([](PyObject* module) {
 });
 
 }  // namespace
+
+void watch_waits(Session* session) {
+  if (is_waiting(session)) return;
+  waiting_sessions().push_back(session);
+  if (wait_hook.function != nullptr) return;
+  if (wait_tensor == nullptr) {
+    const Ref operators = imported("torch", "ops");
+    wait_tensor =
+        attribute(attribute(operators.get(), "_c10d_functional").get(), "wait_tensor").release();
+  }
+  if (wait_tensor != nullptr)
+    (void)wait_hook.put(attribute(reinterpret_cast<PyObject*>(Py_TYPE(wait_tensor)), "__call__"),
+                        call_packet);
+  PyErr_Clear();
+}
+
+void unwatch_waits(Session* session) noexcept {
+  std::erase(waiting_sessions(), session);
+  if (waiting_sessions().empty() && wait_hook.function != nullptr) wait_hook.take();
+}
 
 PyObject* session_module_call(PyObject* self, PyObject* args) {
   PyObject* module = nullptr;

@@ -49,11 +49,12 @@ struct WrapperParts {
   PyObject* counters = nullptr;
 };
 
-// Nothing where Python raised or there are none. `since`: counters of before, or nullptr.
+// Nothing where Python raised or there are none. `since`: counters of before, or nullptr. `waited`:
+// what the program has just waited for, or nullptr.
 std::optional<WrapperParts> parts_of(TensorAccess& access, PyObject* tensor, bool may_wait,
-                                     PyObject* since) {
+                                     PyObject* since, PyObject* waited) {
   WrapperParts parts;
-  parts.answer = Ref(access.wrapper_parts(tensor, may_wait, since));
+  parts.answer = Ref(access.wrapper_parts(tensor, may_wait, since, waited));
   int kind = 0;
   if (!parts.answer || PyArg_ParseTuple(parts.answer.get(), "iO!O", &kind, &PyList_Type,
                                         &parts.list, &parts.counters) == 0) {
@@ -194,11 +195,21 @@ void Session::Recorder::identify(native::Record& record) {
 
 // Whether somebody wrote the tensor's memory in a way that no counter shows (collectives, `data`,
 // NumPy, a kernel of one's own), so that it is another value than the one we know.
-bool Session::Recorder::has_changed_unseen(const Storage& storage, const StoredValue& value) const {
-  if (session_.options_.verify || look_.readable != Readable::Memory) return false;
+bool Session::Recorder::has_changed_unseen(const Storage& storage, const StoredValue& value) {
+  if (look_.readable != Readable::Memory) return false;
+  if (session_.options_.verify) {
+    const TakenBytes* before = value.bytes.get();
+    return before != nullptr && before->digest && is_covered() &&
+           *before->digest != digest_at_hand();
+  }
   const StoredValue* known =
       session_.storages_.find_bytes(storage, value, look_, value.layout.dense);
   return known != nullptr && !session_.storages_.is_unchanged(storage, *known);
+}
+
+const stats::Digest& Session::Recorder::digest_at_hand() {
+  if (!at_hand_.digest) at_hand_.digest = stats::digest(view_of(look_));
+  return *at_hand_.digest;
 }
 
 // Whether the lazy neg bit need not be asked for. Only views have it: what an operator of torch
@@ -241,12 +252,13 @@ uint64_t Session::Recorder::push(native::Record& record, std::string_view text) 
 // whether the parts stand for the tensor itself.
 bool Session::Recorder::record_parts(PyObject* tensor, const std::string* slot) {
   if (wrapped_in_ >= kMaxWrappers) return false;
-  const auto parts = parts_of(session_.access_, tensor, waits_for_operands(), nullptr);
+  const auto parts = parts_of(session_.access_, tensor, waits_for_operands(), nullptr, waited_);
   if (!parts) return false;
   if (parts->kind == Parts::OnItsWay) {
     session_.promises_.push_back({Ref(new_ref(tensor)), Ref(new_ref(parts->counters)), &node_,
                                   step_, order_, call_, role_, slot, operation_, operation_index_,
                                   is_view_, mutates_});
+    watch_waits(&session_);
     return true;
   }
   if (parts->kind == Parts::BesideIt) skip(tensor, slot, look_.reason);
@@ -263,9 +275,10 @@ bool Session::Recorder::waits_for_operands() const {
   return operation_ != nullptr && role_ == Role::Input && !is_view_;
 }
 
-bool Session::Recorder::keep(const Promise& promise, bool may_wait) {
+bool Session::Recorder::keep(const Promise& promise, bool may_wait, PyObject* waited) {
   PyObject* wrapper = promise.tensor.get();
-  const auto parts = parts_of(session_.access_, wrapper, may_wait, promise.counters.get());
+  waited_ = waited;
+  const auto parts = parts_of(session_.access_, wrapper, may_wait, promise.counters.get(), waited);
   if (parts && parts->kind == Parts::OnItsWay) return false;
   forget_look();
   if (!parts)
@@ -320,7 +333,7 @@ void Session::Recorder::record_memory(native::Record& record) {
     fresh.stats = seen ? statistics_in(seen) : statistics_of(view);
   // Without versions only the content tells whether bytes are there already; worth a digest when
   // they would be stored.
-  if (keeps_digests() || (full && !trusted)) fresh.digest = stats::digest(view);
+  if (keeps_digests() || (full && !trusted)) fresh.digest = digest_at_hand();
   std::string_view lost;
   const TakenBytes* twin =
       full && !trusted ? session_.sightings_.find_content(*fresh.digest, look_) : nullptr;
@@ -348,6 +361,8 @@ void Session::Recorder::record_memory(native::Record& record) {
   }
   fresh.record = RecordRef::numbered(push(record, lost));
   if (made != nullptr) made->producer = fresh.record;
+  if (session_.options_.verify && at_hand_.stored != nullptr)
+    session_.storages_.remember_bytes(*at_hand_.stored, {.digest = fresh.digest});
   if (is_first && (trusted || full)) remember(std::move(fresh));
 }
 

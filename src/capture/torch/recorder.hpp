@@ -33,8 +33,10 @@ class Session::Recorder final : public LeafVisitor {
   void call_raised();
   /// In place of a tensor that a collective may write until it has been waited for.
   void still_written(const std::string* slot);
-  /// Records what was promised if it has arrived. may_wait   wait for it, if need be
-  [[nodiscard]] bool keep(const Promise& promise, bool may_wait);
+  /// Records what was promised if it has arrived.
+  /// may_wait   wait for it, if need be
+  /// waited     what the program has just waited for, or nullptr
+  [[nodiscard]] bool keep(const Promise& promise, bool may_wait, PyObject* waited);
 
   /// Records from here on are those of an operator. `view`, `mutates`: what its schema says.
   void set_operator(const std::string* name, uint32_t index, bool is_view, bool mutates) {
@@ -57,6 +59,7 @@ class Session::Recorder final : public LeafVisitor {
     bool has_fresh_storage = false;  // it is the first one seen of its storage
     // Torch's counter, when it was read on the way; -1: it has none.
     std::optional<int64_t> version;
+    stats::MaybeDigest digest;  // when it was computed on the way
     RecordRef producer;
   };
   struct Seen {
@@ -71,7 +74,8 @@ class Session::Recorder final : public LeafVisitor {
   void forget_look();
   [[nodiscard]] bool is_result() const { return operation_ != nullptr && role_ == Role::Output; }
   void identify(native::Record& record);
-  [[nodiscard]] bool has_changed_unseen(const Storage& storage, const StoredValue& value) const;
+  [[nodiscard]] bool has_changed_unseen(const Storage& storage, const StoredValue& value);
+  [[nodiscard]] const stats::Digest& digest_at_hand();
   [[nodiscard]] bool is_negative_known(const StorageTable::Sight& sight);
   void describe(native::Record& record);
   uint64_t push(native::Record& record, std::string_view text = {});
@@ -111,6 +115,7 @@ class Session::Recorder final : public LeafVisitor {
   bool mutates_ = false;
   int wrapped_in_ = 0;                    // the tensor at hand is a part of so many wrappers
   const std::string* members_ = nullptr;  // what its line says of that
+  PyObject* waited_ = nullptr;            // what the program has just waited for
   TensorLook look_;
   AtHand at_hand_;
 };

@@ -236,17 +236,18 @@ void Session::keep_little_of(StepProgress& step) {
 }
 
 // Records what the program has waited for by now. Precondition: locked, as the next.
-void Session::keep_promises(bool may_wait) {
+void Session::keep_promises(bool may_wait, PyObject* waited) {
   if (promises_.empty()) return;
   // Recording may not make promises, but Python runs meanwhile.
   std::vector<Promise> open = std::exchange(promises_, {});
-  std::erase_if(open, [this, may_wait](const Promise& promise) {
+  std::erase_if(open, [this, may_wait, waited](const Promise& promise) {
     open_step_file(promise.step->step);
     const bool is_held = Py_REFCNT(promise.tensor.get()) > 1;
-    return Recorder(*this, promise).keep(promise, may_wait && is_held);
+    return Recorder(*this, promise).keep(promise, may_wait && is_held, waited);
   });
   promises_.insert(promises_.begin(), std::make_move_iterator(open.begin()),
                    std::make_move_iterator(open.end()));
+  if (promises_.empty()) unwatch_waits(this);
 }
 
 // Of those that nobody else has, and so will not be waited for, or of all.
@@ -312,6 +313,15 @@ void Session::flush() noexcept {
   run_->flush();
 }
 
+void Session::collective_ended(PyObject* tensor) noexcept {
+  ThreadState& thread = this_thread();
+  if (thread.inside || !live()) return;
+  guarded([&] {
+    const Lock lock(*this, thread);
+    keep_promises(false, tensor);
+  });
+}
+
 void Session::wait_for_collectives() noexcept {
   if (!live()) return;
   guarded([this] {
@@ -330,6 +340,7 @@ void Session::close() noexcept {
     give_up_promises(true);
   }
   promises_.clear();
+  unwatch_waits(this);
   off_ = true;
   fetch_device_results();
   device_.close();

@@ -22,6 +22,7 @@
 #include "capture/torch/storage_table.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "capture/torch/walker.hpp"
+#include "capture/torch/watchers.hpp"
 #include "tensor/node.hpp"
 #include "writer/layouts/native_run.hpp"
 #include "writer/run_claim.hpp"
@@ -121,6 +122,13 @@ struct SessionNode {
   std::map<std::string, uint64_t> unread;  // tensors whose values cannot be read, by the reason
 };
 
+class Session;
+
+/// From now on the session is told when the program waits for a collective, until it has no
+/// promises any more (module_call.cpp).
+void watch_waits(Session* session);
+void unwatch_waits(Session* session) noexcept;
+
 /// Whether this thread is inside a root call of any session, or inside code of ours.
 [[nodiscard]] bool inside_root_call() noexcept;
 
@@ -180,6 +188,8 @@ class Session {
   void end_weights() noexcept;
 
   void flush() noexcept;
+  /// The program has waited for this result of a collective.
+  void collective_ended(PyObject* tensor) noexcept;
   /// Waits for collectives whose results the program still holds, and so is going to wait for.
   void wait_for_collectives() noexcept;
   void close() noexcept;
@@ -190,6 +200,8 @@ class Session {
   [[nodiscard]] int64_t steps_started() const { return steps_started_; }
   [[nodiscard]] uint64_t shared_count() const { return shared_; }
   SessionOptions& options() { return options_; }
+  /// What the program uses that sees the capture.
+  Watchers& watchers() { return watchers_; }
   /// Why capture was switched off by a failure of our own; empty when it was not.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
@@ -217,7 +229,7 @@ class Session {
   void finish_step(const std::shared_ptr<StepProgress>& step);
   void fetch_device_results();
   void settle(StoredValue& value);
-  void keep_promises(bool may_wait = false);
+  void keep_promises(bool may_wait = false, PyObject* waited = nullptr);
   void give_up_promises(bool also_held);
   void begin_root_call(SessionNode& node, CallFrame& frame);
   void end_root_call(const CallFrame& frame);
@@ -233,6 +245,7 @@ class Session {
   std::vector<Promise> promises_;
   OperatorSchemas operators_;
   CompiledCode compiled_code_;
+  Watchers watchers_;
   const std::string* no_slot_;              // ""
   const std::string* slot_0_;               // "0", that of most arguments of modules
   std::string arguments_json_;              // of the operator being recorded

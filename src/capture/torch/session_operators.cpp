@@ -34,6 +34,7 @@ void Session::enter_module(uint32_t number, const std::shared_ptr<StepProgress>&
   const bool was_on = around != nullptr && around->mode_is_on;
   if (was_on) call.modes_below = around->modes_below;
   if (call.mode_is_on && !was_on) {
+    watchers_.look_around_functions();
     call.modes_below = dispatch_stack_size();
     call.changed_mode = push_dispatch_mode(options_.mode);
     call.mode_is_on = call.changed_mode;
@@ -86,6 +87,7 @@ bool Session::begin_operator(const OperatorSchema& schema, PyObject* args, PyObj
     is_ours = call->recorded || schema.is_mutable || schema.starts_collective;
     if (!call->recorded) return;
     const AddedTime added(*call->step);
+    watchers_.look_around_operator();
     const Lock lock(*this, thread);
     if (call->operator_calls.size() <= schema.number)
       call->operator_calls.resize(schema.number + 1, 0);

@@ -246,6 +246,12 @@ PyObject* session_unread(PyObject* self, PyObject*) {
   return dict.release();
 }
 
+PyObject* session_watched_by(PyObject* self, PyObject* functions) {
+  Watchers& watchers = session_of(self).watchers();
+  if (functions == Py_True) watchers.look_around_functions();
+  return PyUnicode_FromString(watchers.text().c_str());
+}
+
 PyObject* session_live(PyObject* self, void*) { return PyBool_FromLong(session_of(self).live()); }
 
 PyMethodDef session_methods[] = {
@@ -272,6 +278,9 @@ PyMethodDef session_methods[] = {
      "tallies() -> list of (steps, tensors), by node number"},
     {"unread", session_unread, METH_NOARGS,
      "unread() -> dict: reason -> tensors whose values could not be read"},
+    {"watched_by", session_watched_by, METH_O,
+     "watched_by(functions) -> what the program uses that sees the capture, with commas. True: "
+     "functions of ours are at work, so tracers of calls are asked for"},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef session_properties[] = {
     {"live", session_live, nullptr, "False when nothing more is recorded.", nullptr},

@@ -647,14 +647,16 @@ int64_t TensorAccess::storage_offset(PyObject* object) {
   return impl_->storage_offset.integer(object, 0);
 }
 
-PyObject* TensorAccess::wrapper_parts(PyObject* object, bool may_wait, PyObject* since) {
+PyObject* TensorAccess::wrapper_parts(PyObject* object, bool may_wait, PyObject* since,
+                                      PyObject* waited) {
   const ErrorAside aside;
   if (impl_->wrapper_parts == nullptr)
     impl_->wrapper_parts = imported("assay.torch._wrappers", "parts_of").release();
   return impl_->wrapper_parts != nullptr
              ? PyObject_CallFunctionObjArgs(impl_->wrapper_parts, object,
                                             may_wait ? Py_True : Py_False,
-                                            since != nullptr ? since : Py_None, nullptr)
+                                            since != nullptr ? since : Py_None,
+                                            waited != nullptr ? waited : Py_None, nullptr)
              : nullptr;
 }
 

@@ -65,8 +65,10 @@ class TensorAccess {
   [[nodiscard]] std::string_view torch_kind(const PyTypeObject* type) const;
 
   /// What assay.torch._wrappers.parts_of() answers, new reference; nullptr when it raised.
-  /// since   write counters of before, or nullptr
-  [[nodiscard]] PyObject* wrapper_parts(PyObject* object, bool may_wait, PyObject* since);
+  /// since    write counters of before, or nullptr
+  /// waited   what the program has just waited for, or nullptr
+  [[nodiscard]] PyObject* wrapper_parts(PyObject* object, bool may_wait, PyObject* since,
+                                        PyObject* waited);
 
   /// False: every look goes through attributes. For tests of the fall-back; true needs torch 2.10.
   void use_exchange_table(bool use);

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from dump_reading import index_of, read_dump, run_folder  # noqa: E402
 
 from assay.torch.graph import CompilerConfig, ConfigurationError, get_backend  # noqa: E402
+from assay.torch.graph._options_dict import config_of  # noqa: E402
 
 
 def model(x, w):
@@ -149,6 +150,46 @@ def test_the_options_file_of_a_run_asks_for_the_same_dump(tmp_path):
     torch._dynamo.reset()
     runs(get_backend(again))
     assert set(dumped(run_folder(second))) == set(dumped(run_folder(first)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"enable_dump": True},
+        {"enable_dump": True, "execution.layout": "native"},
+        {"enable_dump": True, "dump_data": "stats"},
+        {"enable_dump": True, "execution.engine": "taps"},
+        {"debug.data_dump.type": "npy"},
+        {"debug.graph_dump.type": "txt"},
+        {"debug.graph_dump.type": "py"},
+        {"debug.fx_summary.type": "csv"},
+        {"mode": "npugraph_ex", "enable_dump": True},
+    ],
+    ids=lambda options: " ".join(f"{name}={value}" for name, value in options.items()),
+)
+def test_a_folder_whose_name_is_no_utf8_holds_the_dump(options, tmp_path, monkeypatch):
+    # given a folder that the system takes and no text names
+    folder = os.path.join(os.fsencode(tmp_path), b"caf\xe9")
+    os.mkdir(folder)
+    paths = [name for name in options if name.startswith("debug.")]
+    paths = [f"{name.rpartition('.')[0]}.path" for name in paths] or ["dump_path"]
+    backend = get_backend(config_of({**options, **{name: os.fsdecode(folder) for name in paths}}))
+    # when a model runs, then it computes what it computes
+    runs(backend)
+    # and its files are in that folder
+    files = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
+    assert files
+    assert not [file for file in files if file.endswith(b".tmp")]
+    # and what is written for the next run asks for the same folder
+    for file in files:
+        if os.path.basename(file).startswith(b"dump_options_"):
+            with open(file, encoding="utf-8") as text:
+                assert os.fsencode(json.load(text)["dump"]["dump_path"]).startswith(folder)
+            again = CompilerConfig()
+            again.dump_config.dump_config_path = os.fsdecode(file)
+            backend = get_backend(again)
+            assert os.fsencode(backend.request.path).startswith(folder)
+            backend.close()
 
 
 def test_a_layer_that_matches_nothing_is_said_and_recorded(tmp_path):

@@ -8,6 +8,7 @@ import os
 import tempfile
 from typing import Any, Optional
 
+from assay._manifest import printable
 from assay.torch.graph._model import Graph
 from assay.torch.graph._plan import scoped_operators
 from assay.torch.graph._request import DumpRequest
@@ -77,7 +78,8 @@ class DumpOptionsFile:
         if layers:
             entry["layer"] = list(dict.fromkeys(layers))
         self._entries.append(entry)
-        _write_atomically(self.path, json.dumps({"dump": self._content()}, indent=4, ensure_ascii=False))
+        # Bytes of the path that are no UTF-8 become JSON's escapes, from which readers have them again.
+        _write_atomically(self.path, printable(json.dumps({"dump": self._content()}, indent=4, ensure_ascii=False)))
 
     def _content(self) -> dict[str, Any]:
         request = self._request
