@@ -442,6 +442,10 @@ def test_a_second_run_below_ait_dump_counts_its_own_files_only(hosts, tmp_path):
     tables = [re.search(r"(\d+) profiling table", done.stderr).group(1) for done in (first, second)]
     assert tables[0] == tables[1] == str(len(texts))
     assert {path: path.read_bytes() for path in texts} == texts
+    both = run("compare", *[tmp_path / "out" / "ait_dump"] * 2, "-o", tmp_path / "report")
+    assert "golden holds 2 runs of 2 processes, one after the other" in both.stdout + both.stderr
+    assert "mine holds 2 runs of 2 processes" in both.stdout + both.stderr
+    assert ", ranks 0" not in both.stdout
     shown = run("show", tmp_path / "out" / "ait_dump")
     head = shown.stdout.splitlines()[0]
     assert ", 2 runs of 2 processes" in head and "ranks" not in head
