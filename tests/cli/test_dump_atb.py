@@ -332,6 +332,18 @@ def test_a_choice_that_fits_nothing_is_told(hosts, tmp_path, words, why):
     assert warning.startswith(f"assay: warning: no tensor was captured: {why}")
 
 
+@pytest.mark.parametrize("name", ["assay", "msit"])
+def test_steps_that_never_came_are_told(hosts, tmp_path, name):
+    # Given a host with one prompt and three decoding steps: its prompt's operations run once, the others three times
+    words = ["-er", "0,1,7,7,9,12", *(["--", str(hosts[1])] if name == "assay" else ["--exec", str(hosts[1])])]
+    done = dump(tmp_path / "out", *words, name=name)
+    assert done.returncode == 0, done.stderr
+    told = re.search(r"the steps (\S+) \(-er\) were not reached: the operations ran (\d) times at most", done.stderr)
+    assert told and told.group(1) == "7,9-12" and told.group(2) in "34", done.stderr
+    reached = dump(tmp_path / "all", "-er", "0,1", *words[2:], name=name)
+    assert "not reached" not in reached.stderr
+
+
 def test_a_child_after_fork_has_its_own_folder(hosts, tmp_path):
     done = dump(tmp_path / "out", "--", hosts[1], "--exit", "fork")
     root = root_of(tmp_path / "out")

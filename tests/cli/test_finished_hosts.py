@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture of ggml is finished when what it was asked for is there, however its program ended."""
+"""A capture of ggml or ATB is finished when what it was asked for is there, however its program ended."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ BUILD = Path(os.environ.get("ASSAY_BUILD_DIR", "build/release")).absolute()
 # Each goes on until somebody ends it; that of ggml prints a line for each graph.
 SERVERS = {
     "ggml": [BUILD / "tests" / "ggml" / "fake_host_shuffled", 1_000_000_000],
+    "atb": [
+        BUILD / "examples" / "atb_host" / "atb_host_abi1",
+        *("--layers", 1, "--hidden", 32, "--prompt", 8, "--steps", 3, "--requests", 1_000_000),
+    ],
 }
 ENDS = [signal.SIGKILL, signal.SIGINT]
 
@@ -60,6 +64,9 @@ def is_still(run_folder: Path, options: tuple[str, ...]) -> bool:
         ("ggml", ()),
         ("ggml", ("--steps", "1,3-4")),
         ("ggml", ("--steps", "0-2", "--statistics")),
+        ("atb", ("-er", "0,0")),
+        ("atb", ("-er", "1,1,3,4")),
+        ("atb", ("-er", "0,1", "--layout", "strict")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
@@ -79,6 +86,8 @@ def test_a_server_that_is_ended_behind_its_steps(tmp_path, host, options, end):
     [
         ("ggml", ("--steps", "0,900000000")),
         ("ggml", ("--steps", "all")),
+        ("atb", ("-er", "0,0,900000000,900000001")),
+        ("atb", ("-er", "all", "--layout", "strict")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
@@ -89,3 +98,12 @@ def test_a_server_that_is_ended_before_its_steps(tmp_path, host, options, end):
     assert located["outcome"] == "cannot_judge"
     assert "INCOMPLETE" in run("show", unfinished).stdout
     assert "complete" in said
+
+
+def test_a_step_that_comes_after_all_opens_the_dump_again(tmp_path):
+    # A prompt's model runs once a request, the decoder three times: behind the prompt's second run (1, not asked for)
+    # the decoder begins with runs that are.
+    finished, _ = serve(tmp_path, "atb", signal.SIGKILL, "-er", "0,0,4,5")
+    assert run("verify", finished).returncode == 0
+    steps = {line.split()[1] for line in run("show", finished, "--all").stdout.splitlines() if line.startswith("step ")}
+    assert steps <= {"0", "4", "5"}
