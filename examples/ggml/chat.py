@@ -42,7 +42,9 @@ def load(options: argparse.Namespace) -> xllamacpp.Server:
     return xllamacpp.Server(params)
 
 
-def complete(server: xllamacpp.Server, prompt: list[int], count: int, vocabulary: int) -> tuple[list[int], np.ndarray]:
+def complete(
+    server: xllamacpp.Server, prompt: list[int], count: int, vocabulary: int, cache_prompt: bool = False
+) -> tuple[list[int], np.ndarray]:
     """The chosen tokens and their log-probabilities, float64 of shape (count, vocabulary), in the order of token ids.
 
     The engine reports tokens whose bytes are no whole UTF-8 character together with the next: rows that it left out are
@@ -55,7 +57,7 @@ def complete(server: xllamacpp.Server, prompt: list[int], count: int, vocabulary
             "temperature": 0,
             "ignore_eos": True,
             "n_probs": vocabulary,
-            "cache_prompt": False,
+            "cache_prompt": cache_prompt,
         }
     )
     if "choices" not in reply:

@@ -14,6 +14,7 @@ from ._page import show_page
 from ._pairs import PathLike, TokenMap, json_text, token_pairs
 from ._pandas import pandas_or_raise
 from ._parallel import Parallel, sizes_text
+from .errors import Error
 
 if TYPE_CHECKING:
     from assay._locate import Finding, Verdict
@@ -62,8 +63,18 @@ class Comparison:
 
     @property
     def passed(self) -> Optional[bool]:
-        """True when every row is within its limits and nothing of golden is missing, None when no limit was given."""
-        return self._native.passed
+        """True where ``assay compare`` ends with 0, and the limits that were given hold; False where it ends with 1: a
+        row is beyond its limit, or a wrong operator is named (the verdict is found for it); None where nothing was
+        judged: no limits, or runs that are not comparable as a whole (``gaps``).
+        """
+        passed = self._native.passed
+        if passed is False or not self._native.is_open_to_verdict:
+            return passed
+        try:
+            outcome = self.located.outcome
+        except Error:  # a verdict is an extra: what it cannot say leaves the table's answer
+            return passed
+        return False if outcome in ("first_wrong", "wrong") else passed
 
     @property
     def gaps(self) -> list[str]:
@@ -165,7 +176,7 @@ class Comparison:
             ("with a partner", f"{self.coverage:.1f} %"),
             ("located", _html.prose(self._located and self._located.sentence)),
         ]
-        judged = {True: "good", False: "bad", None: ""}[self.passed]
+        judged = {True: "good", False: "bad", None: ""}[self._native.passed]
         if self._located and self._located.first_bad:
             judged = "bad"  # whatever the limits say
         worst = [_worst_row(row) for row in self.worst(_html.MOST_ROWS)]

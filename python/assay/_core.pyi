@@ -242,6 +242,9 @@ class _Comparison:
     def passed(self) -> bool | None: ...
 
     @property
+    def is_open_to_verdict(self) -> bool: ...
+
+    @property
     def gaps(self) -> list[str]: ...
 
     @property

@@ -172,7 +172,8 @@ class Verdict:
 
     @property
     def notes(self) -> list[str]:
-        """What else was found out, one sentence each."""
+        """What else was found out, one sentence each: of the runs (what was renamed, is missing, or of other models or
+        processes), then of the verdict."""
         return [str(note) for note in self._fields["notes"]]
 
     def to_dict(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@
 #include "cli/part_pipe.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
+#include "compare/comparability.hpp"
 #include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
 #include "locate/verdict/nan_origin.hpp"
@@ -77,10 +78,8 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
 int status_by_limits(const compare::Comparison& comparison) {
   if (comparison.damaged) return kCannotJudge;
   if (!comparison.judged) return kSame;
-  if (comparison.is_within_limits()) return kSame;
-  // Limits were given and nothing could be held against them: that is no pass.
-  const compare::Comparison::Counts counts = comparison.counts();
-  return counts.failed > 0 || counts.pairs == 0 ? kDiffers : kCannotJudge;
+  const std::optional<bool> passes = compare::limits_hold(comparison);
+  return !passes ? kCannotJudge : *passes ? kSame : kDiffers;
 }
 
 std::string_view word_by_limits(const compare::Comparison& comparison) {

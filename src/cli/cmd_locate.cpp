@@ -61,10 +61,9 @@ int run_locate(const LocateRequest& request) {
                             checkpoint_advice(request.golden_path, request.my_path), request.json,
                             checkpoint_command(request.golden_path, request.my_path));
   }
-  const Result<Judged> located =
-      request.bisect.golden.empty()
-          ? judge_runs(request.golden_path, request.my_path, request.judge)
-          : locate_programs(request);
+  Result<Judged> located = request.bisect.golden.empty()
+                               ? judge_runs(request.golden_path, request.my_path, request.judge)
+                               : locate_programs(request);
   if (!located) {
     if (interrupted()) {
       say("interrupted", "no verdict");
@@ -80,7 +79,9 @@ int run_locate(const LocateRequest& request) {
                               : "");
   }
   for (const std::string& note : located->notes) say("note", note);
-  const locate::Verdict& verdict = located->verdict;
+  locate::Verdict& verdict = located->verdict;
+  if (request.json)
+    verdict.notes.insert(verdict.notes.begin(), located->notes.begin(), located->notes.end());
   const Answer answer{"locate", outcome_name(verdict.outcome, verdict.order_known),
                       locate::sentence(verdict), verdict.next,
                       request.exit_zero ? kSame : exit_status_of(verdict)};

@@ -108,6 +108,8 @@ int run_verify(const VerifyRequest& request) {
   if (!run)
     return report_failure("verify", run.error(), "assay verify RUN takes what assay show takes",
                           request.json);
+  if (run->path != request.path)
+    say("note", request.path + " is not there; " + run->path + " is read");
   Result<run::Verification> verified = fail(Errc::Internal, "");
   {
     ProgressBar bar;

@@ -4,17 +4,13 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/numbers.hpp"
-#include "base/text.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/part_pipe.hpp"
 #include "cli/progress_bar.hpp"
 #include "engines/engines.hpp"
-#include "pair/ranks.hpp"
 #include "report/html/comparison_page.hpp"
 #include "run/pair.hpp"
 #include "run/program_command.hpp"
-#include "run/torch_names.hpp"
 
 namespace assay::cli {
 namespace {
@@ -37,37 +33,6 @@ Status write_page(const run::RunPair& pair, const Judged& judged, const JudgeReq
                                   request.html);
 }
 
-/// Processes of the job that a run is of, as far as it tells.
-size_t processes_of(const run::Run& run) {
-  const auto said = run.properties.find("host.world_size");
-  const size_t world =
-      said == run.properties.end() ? 1 : parse_number<size_t>(said->second).value_or(1);
-  return std::max(world, pair::ranks_of(run).size());
-}
-
-/// The class of the model; empty where there are several, or none is known.
-std::string model_of(const run::Run& run) {
-  if (!run.has(run::Trait::AtenOperators) || !run.topology ||
-      run.topology->type == run::kModelsType)
-    return {};
-  return run.topology->type;
-}
-
-/// What two runs of one program and model have in common, where they have not.
-std::vector<std::string> differences_of(const run::Run& golden, const run::Run& mine, bool why) {
-  std::vector<std::string> notes;
-  if (const size_t theirs = processes_of(golden), ours = processes_of(mine); theirs != ours)
-    notes.push_back("golden's program ran in " + counted(theirs, "process") + ", mine's in " +
-                    counted(ours, "process"));
-  if (const std::string theirs = model_of(golden), ours = model_of(mine);
-      !theirs.empty() && !ours.empty() && theirs != ours)
-    notes.push_back("golden's model is a " + theirs + ", mine's a " + ours);
-  if (const std::string theirs = run::program_of(golden), ours = run::program_of(mine);
-      why && !theirs.empty() && !ours.empty() && theirs != ours)
-    notes.push_back("golden was captured of `" + theirs + "`, mine of `" + ours + "`");
-  return notes;
-}
-
 Result<Judged> judge(const std::string& golden_path, const std::string& my_path,
                      const JudgeRequest& request) {
   ProgressBar bar;
@@ -87,7 +52,7 @@ Result<Judged> judge(const std::string& golden_path, const std::string& my_path,
   for (const run::Run* side : {&golden, &mine}) {
     for (const std::string& warning : side->warnings) judged.notes.push_back(warning);
   }
-  std::ranges::move(differences_of(golden, mine, request.verdict.why),
+  std::ranges::move(run::program_differences(golden, mine, request.verdict.why),
                     std::back_inserter(judged.notes));
   VerdictRequest wanted = request.verdict;
   wanted.parts = parts.get();

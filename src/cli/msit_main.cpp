@@ -15,7 +15,6 @@
 #include "base/text.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/commands.hpp"
-#include "vendor/msit/folders.hpp"
 #include "vendor/msit/log.hpp"
 
 namespace assay::cli {
@@ -109,11 +108,6 @@ Command msit_compare_command(const Caller& caller) {
                     "report -cl layer";
   command.run = [parsed](const ParsedArguments&) {
     const MsitLog log(vendor::msit::level_of(parsed->log_level));
-    for (std::string* path : {&parsed->request.golden_path, &parsed->request.my_path}) {
-      std::string found = vendor::msit::documented_folder(*path);
-      if (found != *path) log.info(*path + " is not there; " + found + " is compared");
-      *path = std::move(found);
-    }
     const Result<CompareOutcome> outcome = run_comparison(parsed->request);
     if (!outcome) return log_failure(outcome.error(), parsed->request, log);
     log_outcome(*outcome, log);

@@ -126,4 +126,12 @@ std::vector<std::string> find_gaps(const Run& golden, const Run& mine, const Com
   return gaps.sentences();
 }
 
+std::optional<bool> limits_hold(const Comparison& comparison) {
+  if (comparison.damaged || !comparison.judged) return std::nullopt;
+  const Comparison::Counts counts = comparison.counts();
+  // Limits were given and nothing could be held against them: that is no pass.
+  if (counts.failed > 0 || counts.pairs == 0) return false;
+  return comparison.gaps.empty() ? std::optional(true) : std::nullopt;
+}
+
 }  // namespace assay::compare

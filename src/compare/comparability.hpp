@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of golden a comparison says nothing about, so that "same" would be more than it knows.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,5 +20,9 @@ namespace assay::compare {
 [[nodiscard]] std::vector<std::string> find_gaps(const run::Run& golden, const run::Run& mine,
                                                  const Comparison& comparison,
                                                  const CompareOptions& options);
+
+/// What the limits say; nothing where none were given, or where nothing is beyond one but the runs
+/// are not comparable as a whole.
+[[nodiscard]] std::optional<bool> limits_hold(const Comparison& comparison);
 
 }  // namespace assay::compare

@@ -289,6 +289,17 @@ void note_rank_group(const Run& golden, const Run& mine, const pair::RankGroup& 
   }
 }
 
+/// Processes of several runs in one folder stand as its ranks, and are none.
+void note_runs(const Run& run, const std::string& side, Comparison* out) {
+  const auto runs = run.properties.find("runs");
+  if (runs == run.properties.end()) return;
+  for (Sheet& sheet : out->sheets) sheet.matching.ranks.clear();
+  append_new({side + " holds " + runs->second + " runs of " +
+              counted(pair::ranks_of(run).size(), "process") +
+              ", one after the other: each process is compared with the one of its place"},
+             &out->notes);
+}
+
 // Of each pair, whether a pattern asks for its picture; nothing where there are no patterns.
 std::vector<bool> asked_for_pictures(const Run& golden, const Run& mine,
                                      const PictureOptions& options, size_t pair_count,
@@ -512,6 +523,8 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
   for (const pair::RankGroup& group : pairs.ranks.groups)
     note_rank_group(golden, mine, group, &comparison);
+  note_runs(golden, "golden", &comparison);
+  note_runs(mine, "mine", &comparison);
   comparison.pairs = std::move(pairs);
   if (!options.conventions.trusting)
     append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);

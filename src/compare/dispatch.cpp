@@ -8,6 +8,7 @@
 #include "base/file_source.hpp"
 #include "compare/weights.hpp"
 #include "pair/torchair.hpp"
+#include "run/documented_folder.hpp"
 #include "run/fingerprint/fingerprint.hpp"
 #include "run/lend.hpp"
 #include "run/open.hpp"
@@ -19,7 +20,7 @@ namespace {
 using run::Run;
 
 bool is_folder(const std::string& path) {
-  const Result<FileFacts> facts = file_facts(path);
+  const Result<FileFacts> facts = file_facts(run::documented_folder(path));
   return facts && facts->kind == FileFacts::Kind::Folder;
 }
 

@@ -87,10 +87,11 @@ struct ProbeStatus {
   char program[512] = {};
   char first_error[512] = {};
   char notes[kProbeNoteCount][256] = {};
+  uint64_t concluded = 0;  // 1: every run that was asked for is over, and on disk
 };
 static_assert(std::is_trivially_copyable_v<ProbeStatus>);
 static_assert(offsetof(ProbeStatus, counters) == 32 && offsetof(ProbeStatus, notes) == 1344 &&
-              sizeof(ProbeStatus) == 3392);
+              sizeof(ProbeStatus) == 3400);
 
 /// Copies `text` with a zero byte behind it; cut at a character's boundary when it is too long.
 void set_status_text(char* field, size_t field_bytes, std::string_view text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "compare/comparability.hpp"
 #include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
 #include "locate/verdict/locate.hpp"
@@ -261,9 +262,12 @@ void bind_compare(py::Module& m) {
       .property("verdict",
                 [](const ComparisonObject& self) { return report::verdict(self.comparison); })
       .property("passed",
-                [](const ComparisonObject& self) -> std::optional<bool> {
-                  if (!self.comparison.judged) return std::nullopt;
-                  return self.comparison.is_within_limits();
+                [](const ComparisonObject& self) { return compare::limits_hold(self.comparison); })
+      // As `assay compare` does: equal values are an answer, and leave a verdict nothing to judge.
+      .property("is_open_to_verdict",
+                [](const ComparisonObject& self) {
+                  return self.programs && !self.comparison.damaged &&
+                         !report::is_same(self.comparison);
                 })
       .property("gaps", [](const ComparisonObject& self) { return self.comparison.gaps; })
       .property("warnings", [](const ComparisonObject& self) { return self.comparison.warnings; })

@@ -17,6 +17,7 @@
 #include "run/lend.hpp"
 #include "run/open.hpp"
 #include "run/pair.hpp"
+#include "run/program_command.hpp"
 
 namespace py = assay::binding;
 using namespace py::literals;
@@ -93,7 +94,15 @@ Result<locate::Verdict> find(const Request& request) {
   options.asked = {.golden_weights = !request.golden_weights.empty(),
                    .floors = floors.has_value(),
                    .options = request.asked};
-  return locate::locate(golden, mine, pairs, options);
+  ASSAY_TRY(locate::Verdict verdict, locate::locate(golden, mine, pairs, options));
+  // What the command prints beside it.
+  std::vector<std::string> notes = pair.notes;
+  for (const run::Run* side : {&golden, &mine})
+    notes.insert(notes.end(), side->warnings.begin(), side->warnings.end());
+  for (std::string& note : run::program_differences(golden, mine, /*commands=*/false))
+    notes.push_back(std::move(note));
+  verdict.notes.insert(verdict.notes.begin(), notes.begin(), notes.end());
+  return verdict;
 }
 
 // (JSON, text of a screen of 100 columns)

@@ -3,10 +3,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "base/numbers.hpp"
 #include "base/shell_words.hpp"
+#include "base/text.hpp"
+#include "run/torch_names.hpp"
 
 namespace assay::run {
 namespace {
@@ -30,6 +35,23 @@ std::optional<std::string> quoted_words(const Run& run, const std::string& prope
 
 std::optional<std::string> words_of(const Run& run, std::string_view part) {
   return quoted_words(run, std::string(kCommand) + std::string(part));
+}
+
+/// Processes of the job that a run is of, as far as it tells.
+size_t processes_of(const Run& run) {
+  const auto said = run.properties.find("host.world_size");
+  const size_t world =
+      said == run.properties.end() ? 1 : parse_number<size_t>(said->second).value_or(1);
+  std::set<int> ranks;
+  for (const TensorRecord& record : run.records) ranks.insert(record.rank);
+  return std::max(world, ranks.size());
+}
+
+/// The class of the model; empty where there are several, or none is known.
+std::string model_of(const Run& run) {
+  if (!run.has(Trait::AtenOperators) || !run.topology || run.topology->type == kModelsType)
+    return {};
+  return run.topology->type;
 }
 
 /// "env -C /there NAME=value ", of what is another now.
@@ -69,6 +91,20 @@ std::string own_program(const Run& run) {
 std::string program_of(const Run& run) {
   const std::string program = own_program(run);
   return program.empty() ? program : launcher_of(run) + program;
+}
+
+std::vector<std::string> program_differences(const Run& golden, const Run& mine, bool commands) {
+  std::vector<std::string> notes;
+  if (const size_t theirs = processes_of(golden), ours = processes_of(mine); theirs != ours)
+    notes.push_back("golden's program ran in " + counted(theirs, "process") + ", mine's in " +
+                    counted(ours, "process"));
+  if (const std::string theirs = model_of(golden), ours = model_of(mine);
+      !theirs.empty() && !ours.empty() && theirs != ours)
+    notes.push_back("golden's model is a " + theirs + ", mine's a " + ours);
+  if (const std::string theirs = program_of(golden), ours = program_of(mine);
+      commands && !theirs.empty() && !ours.empty() && theirs != ours)
+    notes.push_back("golden was captured of `" + theirs + "`, mine of `" + ours + "`");
+  return notes;
 }
 
 std::string dump_command(const Run& run, const std::string& options) {

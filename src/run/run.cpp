@@ -8,6 +8,7 @@
 #include "base/file_changes.hpp"
 #include "base/file_source.hpp"
 #include "run/detect.hpp"
+#include "run/documented_folder.hpp"
 #include "run/natural_sort.hpp"
 #include "run/open.hpp"
 #include "run/run.hpp"
@@ -135,13 +136,15 @@ std::string Run::first_damage() const {
   return all.empty() ? std::string() : all.front().describe();
 }
 
-Result<Run> open_run(const std::string& path) {
+Result<Run> open_run(const std::string& asked) {
+  const std::string path = documented_folder(asked);
   const ReadingScope reading;
   Result<Run> found = detect_and_read(path);
   // A list that could not be fetched is no damage of the run.
   if (is_elsewhere(path)) ASSAY_TRY_STATUS(reading.take_failure());
   ASSAY_TRY(Run run, std::move(found));
   run.path = path;
+  if (path != asked) run.warnings.push_back(asked + " is not there; " + path + " is read");
   for (const Damage& one : run.damage) run.warnings.push_back("damaged: " + one.describe());
   sort_records(&run);
   return run;

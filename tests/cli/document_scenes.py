@@ -98,6 +98,30 @@ def published_config(folder: Path) -> None:
     (folder / "Meta-Llama-3.1-8B" / "config.json").write_text(json.dumps(values))
 
 
+SERVE = """\
+import argparse
+
+from transformers import AutoModelForCausalLM
+
+from assay import twin
+
+options = argparse.ArgumentParser()
+options.add_argument("--model")
+folder = options.parse_args().model
+twin.run(AutoModelForCausalLM.from_pretrained(folder).eval(), folder)
+"""
+
+
+def workflow(folder: Path) -> None:
+    """A repository with the configuration of a model, serve.py, which runs a checkpoint on the twin's prompts, and
+    drive.py, which runs it on the scenarios of invariance."""
+    published_config(folder)
+    (folder / "Meta-Llama-3.1-8B" / "config.json").rename(folder / "config.json")
+    (folder / "serve.py").write_text(SERVE)
+    (folder / "drive.py").write_text('import runpy\n\nrunpy.run_module("assay.invariance", run_name="__main__")\n')
+    (folder / "requirements.txt").write_text("transformers\n")
+
+
 def git_repository(folder: Path) -> None:
     """run.py in a repository of eight commits, of which the fifth multiplies a norm's weight."""
 
@@ -358,6 +382,7 @@ SLOW = [
     "llama_session",
     "two_models",
     "published_config",
+    "workflow",
     "programs",
     "small_model",
     "compiled_model",

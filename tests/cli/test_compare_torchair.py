@@ -87,6 +87,20 @@ def test_the_folders_that_the_documents_print_are_found(tmp_path, mine, golden, 
     assert ("is not there" in done.stderr) == ("msit_" not in golden.rsplit("/", 1)[-1])
 
 
+@pytest.mark.parametrize(
+    "words", [("compare", "{fx}", "{ge}"), ("locate", "{fx}", "{ge}"), ("show", "{ge}"), ("verify", "{fx}")]
+)
+def test_every_command_finds_the_folders_that_the_documents_print(tmp_path, words):
+    write_current(tmp_path)
+    real = run(*(word.format(fx="msit_fx_dump", ge="msit_ge_dump") for word in words), cwd=tmp_path)
+    found = run(*(word.format(fx="data_dump", ge="dump_20240222_095519/") for word in words), cwd=tmp_path)
+    assert found.returncode == real.returncode and real.returncode != 2, found.stderr
+    said = "is not there; msit_" in found.stdout + found.stderr
+    assert said and "is not there" not in real.stdout + real.stderr
+    if words[0] in ("locate", "verify"):
+        assert found.stdout.replace("data_dump", "msit_fx_dump").splitlines()[0] == real.stdout.splitlines()[0]
+
+
 def test_a_folder_that_is_not_there_is_not_taken_for_another_one(tmp_path):
     write_current(tmp_path)
     done = run("llm", "compare", "-mp", "ge", "-gp", "fx", "-o", "out", name="msit", cwd=tmp_path)

@@ -332,6 +332,18 @@ def test_a_choice_that_fits_nothing_is_told(hosts, tmp_path, words, why):
     assert warning.startswith(f"assay: warning: no tensor was captured: {why}")
 
 
+@pytest.mark.parametrize("name", ["assay", "msit"])
+def test_steps_that_never_came_are_told(hosts, tmp_path, name):
+    # Given a host with one prompt and three decoding steps: its prompt's operations run once, the others three times
+    words = ["-er", "0,1,7,7,9,12", *(["--", str(hosts[1])] if name == "assay" else ["--exec", str(hosts[1])])]
+    done = dump(tmp_path / "out", *words, name=name)
+    assert done.returncode == 0, done.stderr
+    told = re.search(r"the steps (\S+) \(-er\) were not reached: the operations ran (\d) times at most", done.stderr)
+    assert told and told.group(1) == "7,9-12" and told.group(2) in "34", done.stderr
+    reached = dump(tmp_path / "all", "-er", "0,1", *words[2:], name=name)
+    assert "not reached" not in reached.stderr
+
+
 def test_a_child_after_fork_has_its_own_folder(hosts, tmp_path):
     done = dump(tmp_path / "out", "--", hosts[1], "--exit", "fork")
     root = root_of(tmp_path / "out")
@@ -442,6 +454,10 @@ def test_a_second_run_below_ait_dump_counts_its_own_files_only(hosts, tmp_path):
     tables = [re.search(r"(\d+) profiling table", done.stderr).group(1) for done in (first, second)]
     assert tables[0] == tables[1] == str(len(texts))
     assert {path: path.read_bytes() for path in texts} == texts
+    both = run("compare", *[tmp_path / "out" / "ait_dump"] * 2, "-o", tmp_path / "report")
+    assert "golden holds 2 runs of 2 processes, one after the other" in both.stdout + both.stderr
+    assert "mine holds 2 runs of 2 processes" in both.stdout + both.stderr
+    assert ", ranks 0" not in both.stdout
     shown = run("show", tmp_path / "out" / "ait_dump")
     head = shown.stdout.splitlines()[0]
     assert ", 2 runs of 2 processes" in head and "ranks" not in head

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,12 @@ def capture(folder: Path, dtype: torch.dtype, level: str = "operator", gain: flo
         with assay.capture(model, folder, level=level, weights=True):
             model(x)
     return folder
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    """The command line."""
+    command = os.environ.get("ASSAY_BINARY") or str(Path(sys.executable).with_name("assay"))
+    return subprocess.run([command, *map(str, words)], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +87,40 @@ def test_a_comparison_finds_the_verdict_when_it_is_asked(golden: Path, tmp_path:
     assert result.first_bad is not None
     assert result.first_bad.module == "1"
     assert result.located is result.located
+
+
+class Other(torch.nn.Sequential):
+    """Another model's class."""
+
+
+def test_the_verdict_has_the_notes_of_the_command(golden: Path, tmp_path: Path) -> None:
+    model = Other(*[torch.nn.Linear(2, 2)])
+    with assay.capture(model, tmp_path / "mine", level="operator"), torch.no_grad():
+        model(torch.ones(1, 2))
+    verdict = assay.locate(golden, tmp_path / "mine")
+    command = run("locate", golden, tmp_path / "mine", "--json")
+    note = "golden's model is a Sequential, mine's a Other"
+    assert note in verdict.notes and note in str(verdict)
+    assert f"note: {note}" in command.stderr and note in json.loads(command.stdout)["notes"]
+    assert json.loads(command.stdout)["notes"] == verdict.notes
+
+
+@pytest.mark.parametrize(
+    ("gain", "limits", "passed", "status"),
+    [
+        (1.03, {}, False, 1),  # a wrong operator is named
+        (1.03, {"cos": 0.5}, False, 1),  # though the rows are within the limits
+        (1.0, {"cos": 0.5}, True, 0),
+        (1.0, {"rel_l2": 1e-9}, False, 1),  # bfloat16 is beyond it
+        (1.0, {}, None, 0),  # nothing was asked
+    ],
+)
+def test_a_comparison_passes_as_the_command_does(golden, tmp_path, gain, limits, passed, status) -> None:
+    mine = capture(tmp_path / "mine", torch.bfloat16, gain=gain)
+    words = [word for name, value in limits.items() for word in (f"--{name.replace('_', '-')}", value)]
+    command = run("compare", golden, mine, *words, "-o", tmp_path / "report")
+    assert command.returncode == status, command.stdout
+    assert assay.compare(golden, mine, **limits).passed is passed
 
 
 def test_what_decides_the_verdict_goes_along_with_the_next_command(golden: Path, tmp_path: Path) -> None:

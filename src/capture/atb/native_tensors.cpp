@@ -202,25 +202,39 @@ class NativeTensors::Process {
     return true;
   }
 
+  void conclude(bool is_whole) {
+    is_concluded_ = is_whole;
+    run_->when_written([this, last = is_whole ? last_manifest() : manifest_, is_whole]() mutable {
+      if (is_whole) last.files = run_->files();
+      return writer::write_manifest(manifest_path(), last);
+    });
+  }
+
   /// The first error, or nothing.
   [[nodiscard]] Status finish() {
     run_->close();
-    run_->describe_buffer(&manifest_);
-    manifest_.files = run_->files();
-    manifest_.stopped = run_->stop_reason();
-    for (auto& [number, step] : steps_) {
-      step.step = number;
-      manifest_.steps.push_back(step);
-    }
-    manifest_.planned = manifest_.captured = run_->counters().records;
-    manifest_.finished = writer::utc_now();
-    ASSAY_TRY_STATUS(writer::write_manifest(manifest_path(), manifest_));
-    if (manifest_.stopped.empty()) return {};
-    return fail(Error{Errc::Io, folder_, {}, manifest_.stopped});
+    native::Manifest last = last_manifest();
+    last.files = run_->files();
+    last.stopped = run_->stop_reason();
+    ASSAY_TRY_STATUS(writer::write_manifest(manifest_path(), last));
+    if (last.stopped.empty()) return {};
+    return fail(Error{Errc::Io, folder_, {}, last.stopped});
   }
 
  private:
   Process() = default;
+
+  [[nodiscard]] native::Manifest last_manifest() const {
+    native::Manifest last = manifest_;
+    run_->describe_buffer(&last);
+    for (const auto& [number, step] : steps_) {
+      last.steps.push_back(step);
+      last.steps.back().step = number;
+    }
+    last.planned = last.captured = run_->counters().records;
+    last.finished = writer::utc_now();
+    return last;
+  }
 
   [[nodiscard]] std::string manifest_path() const {
     return folder_ + "/" + std::string(native::kManifestFile);
@@ -229,6 +243,7 @@ class NativeTensors::Process {
   /// Runs count up for each operation by itself. A new file begins where one is counted that this
   /// process has not come to yet: what was before is on its way to the disk as a whole.
   void begin_step(int64_t run_count) {
+    if (is_concluded_) conclude(false);  // of another thread, which was not done
     if (run_count <= newest_step_) return;
     newest_step_ = run_count;
     order_ = 0;  // so that a line is like that of the step before
@@ -280,6 +295,7 @@ class NativeTensors::Process {
   std::unordered_map<std::string, const native::RecordNode*, TextHash, std::equal_to<>> nodes_;
   std::map<int64_t, native::ManifestStep> steps_;
   int64_t newest_step_ = -1;
+  bool is_concluded_ = false;
   const std::string* before_ = nullptr;
   const std::string* after_ = nullptr;
   const native::RecordNode* last_node_ = nullptr;
@@ -419,6 +435,14 @@ void NativeTensors::watch() {
     for (const auto& [name, process] : processes_) {
       if (process != nullptr) process->run().write_out();
     }
+  }
+}
+
+void NativeTensors::conclude(bool is_whole) {
+  const std::lock_guard lock(mutex_);
+  if (finished_) return;
+  for (const auto& [name, process] : processes_) {
+    if (process != nullptr) process->conclude(is_whole);
   }
 }
 

@@ -64,6 +64,9 @@ class NativeTensors {
   /// param   taken when it is a JSON object on one line
   [[nodiscard]] Taken take_param(std::string_view path, std::string_view param);
 
+  /// The manifests say that the capture is whole, or no longer, when what was taken so far is on
+  /// disk. Waits for nothing.
+  void conclude(bool is_whole);
   /// Writes what waits and says in the manifests that the capture is whole.
   void finish();
 

@@ -238,9 +238,14 @@ bool is_tensor_need_save(const int64_t* ids, size_t id_count, Text op_type) noex
 
 bool is_execute_count_in_range(uint64_t execute_count) noexcept {
   if (!ask(kAnyCapture)) return false;
-  return answered("IsExecuteCountInRange", &ProbeCounters::asked_in_range,
-                  &ProbeCounters::asked_in_range_yes,
-                  [&](const Settings& settings) { return in_range(settings, execute_count); });
+  bool wanted = false;
+  with_session("IsExecuteCountInRange", [&](AtbSession& session, const Settings& settings) {
+    wanted = in_range(settings, execute_count);
+    session.count(&ProbeCounters::asked_in_range);
+    if (wanted) session.count(&ProbeCounters::asked_in_range_yes);
+    session.see_run(execute_count, wanted);
+  });
+  return wanted;
 }
 
 bool is_save_tensor_in_specific_dir(Text directory) noexcept {

@@ -354,6 +354,17 @@ std::string joined_ids(std::span<const int64_t> ids) {
   return joined;
 }
 
+std::string unreached(const RunRange& range, uint64_t runs) {
+  std::string text;
+  for (const auto& [first, last] : range.pairs) {
+    const int64_t begin = std::max(first, static_cast<int64_t>(runs));
+    if (last < begin) continue;
+    text += (text.empty() ? "" : ",") + std::to_string(begin) +
+            (last == begin ? "" : "-" + std::to_string(last));
+  }
+  return text;
+}
+
 bool needs_save(const Settings& s, std::span<const int64_t> ids, std::string_view op_type) {
   if (!s.has(kTensor)) return false;
   // The library asks once and keeps the answer; the file may change, so the folder decides.

@@ -60,6 +60,9 @@ struct RunRange {
   friend bool operator==(const RunRange&, const RunRange&) = default;
 };
 
+/// What of a range lies behind the first `runs` runs: "7", "3-5,7"; empty: nothing.
+[[nodiscard]] std::string unreached(const RunRange& range, uint64_t runs);
+
 /// "0,0", "3,5,7,7", "all", "none". A trailing odd number does not count; what is no int counts as
 /// 0 and adds a sentence to `warnings`.
 [[nodiscard]] RunRange parse_run_range(std::string_view text, std::vector<std::string>* warnings);

@@ -161,11 +161,25 @@ struct AtbSession::TensorJob {
   uint64_t thread = 0;
 };
 
+namespace {
+
+/// Behind it nothing was asked for.
+uint64_t last_of(const RunRange& range) {
+  if (range.all || range.pairs.empty()) return UINT64_MAX;
+  int64_t last = 0;
+  for (const auto& pair : range.pairs) last = std::max(last, pair.second);
+  return static_cast<uint64_t>(last);
+}
+
+}  // namespace
+
 AtbSession::AtbSession(const Settings& settings, SessionOptions options)
     : options_(std::move(options)),
       generation_(writer::fork_generation()),
       drop_when_full_(settings.drop_when_full),
       disk_reserve_bytes_(settings.disk_reserve_bytes),
+      range_(settings.config_path.empty() ? settings.range : RunRange()),
+      last_run_(last_of(range_)),
       buffers_(settings.queue_bytes),
       tree_(tree_options(settings, options_)) {}
 
@@ -279,6 +293,35 @@ void AtbSession::note_unwanted() {
     }
   }
   add_note(note);
+}
+
+void AtbSession::see_run(uint64_t execute_count, bool wanted) {
+  if (execute_count >= runs_.load(std::memory_order_relaxed))
+    runs_.store(execute_count + 1, std::memory_order_relaxed);
+  const bool is_over = !wanted && execute_count > last_run_ &&
+                       std::atomic_ref(page_->counters.asked_in_range_yes).load() > 0;
+  if ((wanted || is_over) && concluded_.exchange(is_over) != is_over) conclude(is_over);
+}
+
+void AtbSession::conclude(bool is_over) {
+  if (finished_.load(std::memory_order_acquire)) return;
+  std::atomic_ref(page_->concluded).store(0);
+  if (native_ != nullptr) native_->conclude(is_over);
+  if (!is_over) return;
+  const auto say = [this]() -> Status {
+    if (concluded_.load()) std::atomic_ref(page_->concluded).store(1);
+    return {};
+  };
+  if (writer_ == nullptr || !writer_->submit(0, say)) (void)say();
+}
+
+void AtbSession::note_unreached() {
+  const uint64_t runs = runs_.load(std::memory_order_relaxed);
+  const std::string missing = unreached(range_, runs);
+  // Where nothing at all was reached the command says so.
+  if (missing.empty() || page_->counters.asked_in_range_yes == 0) return;
+  add_note("the steps " + missing + " (-er) were not reached: the operations ran " +
+           counted(runs, "time") + " at most");
 }
 
 bool AtbSession::note_error(const std::string& text) {
@@ -407,6 +450,7 @@ void AtbSession::finish() {
         "is 0");
   }
   note_unwanted();
+  note_unreached();
   if (options_.root.empty()) return;
   write_summary();
   struct stat info{};

@@ -69,6 +69,10 @@ class AtbSession {
   /// Remembers the first operations that were not wanted, as long as none was: a note names them at
   /// the end.
   void see_unwanted(std::span<const int64_t> ids, std::string_view op_type);
+  /// An operation has come to this run. Behind the last that was asked for the dump is concluded:
+  /// how the host ends no longer matters. When it is called for one that is wanted, after all (of
+  /// another model, whose runs are counted by themselves), the dump goes on.
+  void see_run(uint64_t execute_count, bool wanted);
   [[nodiscard]] uint32_t generation() const { return generation_; }
 
  private:
@@ -107,6 +111,8 @@ class AtbSession {
   bool note_error(const std::string& text);
   void fail_with(const Error& error);
   void note_unwanted();
+  void note_unreached();
+  void conclude(bool is_over);
   void skip(uint64_t formats::ProbeCounters::* counter, std::string_view sentence);
   void see_device(std::string_view path);
   [[nodiscard]] bool process_device_matches(const Settings& settings);
@@ -116,6 +122,10 @@ class AtbSession {
   const uint32_t generation_;
   const bool drop_when_full_;
   const uint64_t disk_reserve_bytes_;
+  const RunRange range_;  // nothing where a configuration file may change it
+  const uint64_t last_run_;
+  std::atomic<uint64_t> runs_{0};  // of the operation that has run most often
+  std::atomic<bool> concluded_{false};
   formats::ProbeStatus* page_ = nullptr;  // shared with the status file, or private memory
   std::string page_path_;                 // "" when private
   BufferPool buffers_;

@@ -279,6 +279,7 @@ void GraphCapture::finish() {
   under_way_ = false;
   session().end_step(this, counts_, plan_->wanted + plan_->not_computed, captured_,
                      plan_->not_computed);
+  if (!request_.may_be_warm_up) session().conclude();
 }
 
 }  // namespace assay::capture::ggml

@@ -38,6 +38,7 @@ class GraphCapture final : public LineHolder {
     Plans* plans;
     std::string prefix;
     uint64_t step;
+    bool may_be_warm_up;
   };
   explicit GraphCapture(Request request);
   /// A capture that did not finish leaves what it pushed.

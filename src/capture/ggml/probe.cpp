@@ -235,7 +235,8 @@ class Armed {
     number_scheduler(scheduler);
     capture_ = std::make_unique<GraphCapture>(GraphCapture::Request{
         session, settings, engine, graph, &scheduler->plans,
-        scheduler->number == 0 ? "" : "sched" + std::to_string(scheduler->number) + "/", step});
+        scheduler->number == 0 ? "" : "sched" + std::to_string(scheduler->number) + "/", step,
+        warm_up});
     engine_ = engine;
     scheduler->capture = capture_.get();
     engine->functions().ggml_backend_sched_set_eval_callback(address_, on_node, scheduler);

@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/atomic_file.hpp"
 #include "base/json_text.hpp"
@@ -149,8 +151,9 @@ Result<GgmlSession*> GgmlSession::open(const Settings& settings) {
     session->slots_[i] = session->run_->intern("src" + std::to_string(i));
   session->slots_[kResultSlot] = session->run_->intern("");
   session->run_->describe_buffer(&session->manifest_);
-  ASSAY_TRY_STATUS(session->write_manifest());
-  session->write_report("");
+  session->describe_host();
+  ASSAY_TRY_STATUS(session->write_manifest(session->manifest_));
+  write_report_file(settings.report_folder, session->report(""));
   return session.release();
 }
 
@@ -176,7 +179,7 @@ std::string GgmlSession::engines_json() const {
   });
 }
 
-Status GgmlSession::write_manifest() {
+void GgmlSession::describe_host() {
   add_model_files(&models_);
   JsonObject host;
   host.add("kind", "ggml").add("ggml", engines_.empty() ? "" : engines_[0]->version());
@@ -190,17 +193,18 @@ Status GgmlSession::write_manifest() {
   host.add("world_size", environment_number("WORLD_SIZE", 1));
   manifest_.host_json = host.text();
   manifest_.engines_json = engines_json();
-  ASSAY_TRY_STATUS(writer::write_manifest(folder_ + "/manifest.json", manifest_));
+}
+
+Status GgmlSession::write_manifest(const native::Manifest& manifest) const {
+  ASSAY_TRY_STATUS(writer::write_manifest(folder_ + "/manifest.json", manifest));
   if (!top_manifest_path_.empty())
-    ASSAY_TRY_STATUS(writer::write_manifest(top_manifest_path_, manifest_));
+    ASSAY_TRY_STATUS(writer::write_manifest(top_manifest_path_, manifest));
   return {};
 }
 
-void GgmlSession::write_report(const std::string& message) {
-  write_report_file(
-      settings_.report_folder,
-      report_json(folder_, manifest_.steps.size(), passed_.load(std::memory_order_relaxed),
-                  captured_nodes_, run_->counters().payload_bytes, message, warm_ups_));
+std::string GgmlSession::report(const std::string& message) const {
+  return report_json(folder_, manifest_.steps.size(), passed_.load(std::memory_order_relaxed),
+                     captured_nodes_, run_->counters().payload_bytes, message, warm_ups_);
 }
 
 const native::RecordNode* GgmlSession::node(const std::string& name) {
@@ -317,12 +321,16 @@ void GgmlSession::note_engine(const Engine* engine) {
   if (std::find(engines_.begin(), engines_.end(), engine) != engines_.end()) return;
   const FileSizeSignalBlocked no_signal;
   engines_.push_back(engine);
-  if (const Status written = write_manifest(); !written)
+  describe_host();
+  if (const Status written = write_manifest(manifest_); !written)
     tell(LogLevel::Warning, written.error().describe());
 }
 
 void GgmlSession::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries) {
   active_.push_back(capture);
+  // More was asked for meanwhile.
+  if (std::exchange(is_concluded_, false))
+    run_->when_written([this, manifest = manifest_] { return write_manifest(manifest); });
   // While another thread's graph runs, its file takes this step's tensors, too: records say where
   // they are.
   if (active_.size() != 1) return;
@@ -356,6 +364,38 @@ void GgmlSession::abandon_step(LineHolder* capture) {
   if (active_.empty() && !finished()) run_->end_file();
 }
 
+bool GgmlSession::has_all_steps() const {
+  std::set<uint64_t> ended;
+  for (const native::ManifestStep& step : manifest_.steps)
+    ended.insert(static_cast<uint64_t>(step.step));
+  return !settings_.all_steps && std::ranges::all_of(settings_.steps, [&](const StepRange& range) {
+    const auto [first, last] = range;
+    const auto count = std::distance(ended.lower_bound(first), ended.upper_bound(last));
+    return static_cast<uint64_t>(count) > last - first;
+  });
+}
+
+native::Manifest GgmlSession::last_manifest() {
+  describe_host();
+  run_->describe_buffer(&manifest_);
+  native::Manifest last = manifest_;
+  if (not_computed_ > 0)
+    last.missed.push_back({"", "the engine did not compute the node", not_computed_});
+  last.finished = writer::utc_now();
+  return last;
+}
+
+void GgmlSession::conclude() {
+  if (finished() || is_concluded_ || !active_.empty() || !has_all_steps()) return;
+  is_concluded_ = true;
+  run_->when_written([this, manifest = last_manifest(), report = report("")]() mutable -> Status {
+    manifest.files = run_->files();
+    ASSAY_TRY_STATUS(write_manifest(manifest));
+    write_report_file(settings_.report_folder, report);
+    return {};
+  });
+}
+
 void GgmlSession::finish() {
   if (generation_ != writer::fork_generation()) return;
   const FileSizeSignalBlocked no_signal;
@@ -364,16 +404,14 @@ void GgmlSession::finish() {
   push_all_lines();
   finished_.store(true, std::memory_order_relaxed);
   run_->close();
-  run_->describe_buffer(&manifest_);
-  manifest_.files = run_->files();
-  manifest_.stopped = run_->stop_reason();
-  if (not_computed_ > 0)
-    manifest_.missed.push_back({"", "the engine did not compute the node", not_computed_});
-  manifest_.finished = writer::utc_now();
-  Status written = write_manifest();
+  native::Manifest last = last_manifest();
+  last.files = run_->files();
+  last.stopped = run_->stop_reason();
+  Status written = write_manifest(last);
   if (!written) tell(LogLevel::Warning, written.error().describe());
-  write_report(!manifest_.stopped.empty() || written ? manifest_.stopped
-                                                     : written.error().describe());
+  write_report_file(
+      settings_.report_folder,
+      report(!last.stopped.empty() || written ? last.stopped : written.error().describe()));
 }
 
 }  // namespace assay::capture::ggml

@@ -82,6 +82,9 @@ class GgmlSession {
   void end_step(LineHolder* capture, const native::ManifestStep& step, uint64_t planned,
                 uint64_t captured, uint64_t not_computed);
   void abandon_step(LineHolder* capture);
+  /// Where every step that was asked for has ended the capture has: the last manifest is written
+  /// behind them, and how the host ends no longer matters.
+  void conclude();
 
   /// Writes everything that waits, the final manifest and the report. Takes the lock; later calls
   /// do nothing.
@@ -94,9 +97,14 @@ class GgmlSession {
  private:
   explicit GgmlSession(const Settings& settings) : settings_(settings) {}
   [[nodiscard]] Status make_folder();
-  [[nodiscard]] Status write_manifest();
+  [[nodiscard]] bool has_all_steps() const;
+  /// What it says of the host and of the engines.
+  void describe_host();
+  /// How much was captured, and that it came to its end.
+  [[nodiscard]] native::Manifest last_manifest();
+  [[nodiscard]] Status write_manifest(const native::Manifest& manifest) const;
   [[nodiscard]] std::string engines_json() const;
-  void write_report(const std::string& message);
+  [[nodiscard]] std::string report(const std::string& message) const;
 
   const Settings settings_;
   uint32_t generation_ = 0;
@@ -128,6 +136,7 @@ class GgmlSession {
   std::vector<LineHolder*> active_;  // captures under way
   std::string step_stem_;            // of the file of their tensors
   bool in_weights_ = false;
+  bool is_concluded_ = false;  // the last manifest is written, or on its way
   std::atomic<uint64_t> written_leaves_{0};
   uint64_t captured_nodes_ = 0;
   uint64_t not_computed_ = 0;

@@ -66,7 +66,7 @@ std::string sentence(const Error& error) { return error.describe(); }
 Result<formats::ProbeSummary> summary_of_page(const std::string& path, DumpResults* results) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   ASSAY_TRY(const formats::ProbeStatus status, formats::read_probe_status(file.bytes()));
-  const std::string json = formats::probe_summary_json(status, false, std::nullopt);
+  const std::string json = formats::probe_summary_json(status, status.concluded == 1, std::nullopt);
   ASSAY_TRY(const formats::ProbeSummary summary, formats::read_probe_summary(json));
   if (is_running(static_cast<pid_t>(status.pid))) {
     results->warnings.push_back("process " + std::to_string(status.pid) +

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/numbers.hpp"
+#include "base/text.hpp"
 #include "pair/slices.hpp"
 #include "pair/step_tokens.hpp"
 
@@ -408,37 +409,73 @@ class Aligner {
 
  private:
   /// Each step of Hugging Face takes the next graphs whose tokens, one graph after the other, are
-  /// its own.
+  /// its own: all of them, or those behind what was taken from a cache.
   void find_spans() {
     const std::vector<StepTokens> wanted = hf_.tokens();
     const std::vector<StepTokens> graphs = ggml_.tokens();
+    const bool are_known = std::ranges::all_of(graphs, is_known);
     size_t next = 0;
-    size_t skipped = 0;
     std::optional<int64_t> lost;  // first step without graphs
-    for (const StepTokens& step : wanted) {
-      const auto found = find_graphs(step, graphs, next);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const StepTokens& step = wanted[i];
+      size_t cached = 0;
+      auto found = find_graphs(step, 0, graphs, next);
+      while (!found && are_known && is_known(step) && ++cached < step.tokens.size())
+        found = find_graphs(step, cached, graphs, next);
       if (!found) {
         if (!lost) lost = step.step;
         continue;
       }
-      TokenSpan span{.hf_step = step.step, .tokens = static_cast<int64_t>(step.tokens.size())};
-      skipped += found->first - next;
-      for (size_t i = found->first; i < found->second; ++i)
-        span.ggml_steps.push_back(graphs[i].step);
       next = found->second;
+      if (cached > 0) {
+        add_cached(wanted, i, cached, graphs, *found);
+        continue;
+      }
+      TokenSpan span{.hf_step = step.step, .tokens = static_cast<int64_t>(step.tokens.size())};
+      for (size_t graph = found->first; graph < found->second; ++graph)
+        span.ggml_steps.push_back(graphs[graph].step);
       out_.spans.push_back(std::move(span));
     }
-    describe_spans(lost, skipped, graphs.size() - next);
+    describe_spans(lost, graphs);
+  }
+
+  /// A step whose first tokens no graph of its own computed: they are compared where graphs of an
+  /// earlier request have them, or the step is not.
+  ///
+  /// own   graphs of the others
+  void add_cached(const std::vector<StepTokens>& wanted, size_t i, size_t cached,
+                  const std::vector<StepTokens>& graphs, std::pair<size_t, size_t> own) {
+    const TokenKeys of_hf = token_keys(wanted);
+    const std::set<uint64_t> keys(of_hf.steps[i].begin(), of_hf.steps[i].end());
+    const TokenKeys of_ggml = sequence_keys(graphs, keys);
+    std::map<uint64_t, std::pair<size_t, size_t>> places;  // graph and row; the last before it
+    for (size_t graph = 0; of_hf.from_start && graph < own.second; ++graph) {
+      for (size_t row = 0; row < of_ggml.steps[graph].size(); ++row)
+        places.insert_or_assign(of_ggml.steps[graph][row], std::pair(graph, row));
+    }
+    const bool is_there =
+        std::ranges::all_of(of_hf.steps[i], [&](uint64_t key) { return places.contains(key); });
+    const std::string what = "the first " + assay::counted(cached, "token") + " of " +
+                             std::to_string(wanted[i].tokens.size()) + " of Hugging Face's step " +
+                             std::to_string(wanted[i].step) + " were taken from a cache";
+    if (is_there) {
+      add_span(wanted[i], of_hf.steps[i], graphs, places);
+      out_.notes.push_back(what + ": they are compared where an earlier request computed them");
+    } else {
+      out_.missing = what + ", which no graph of the run filled: that step is not compared";
+      out_.notes.push_back(out_.missing);
+    }
+  }
+
+  static bool is_known(const StepTokens& step) {
+    return step.ids && std::ranges::all_of(
+                           step.tokens, [](const PlacedToken& one) { return one.position >= 0; });
   }
 
   /// Several sequences in a graph or a batch: each token where its own sequence has it.
   Status find_sequences() {
     const std::vector<StepTokens> wanted = hf_.tokens();
     const std::vector<StepTokens> graphs = ggml_.tokens();
-    const auto is_known = [](const StepTokens& step) {
-      return step.ids && std::ranges::all_of(
-                             step.tokens, [](const PlacedToken& one) { return one.position >= 0; });
-    };
     if (!std::ranges::all_of(wanted, is_known) || !std::ranges::all_of(graphs, is_known))
       return fail(Errc::Usage,
                   "graphs of the ggml run or steps of the Hugging Face run hold several sequences, "
@@ -507,11 +544,12 @@ class Aligner {
     return missing;
   }
 
-  static std::optional<std::pair<size_t, size_t>> find_graphs(const StepTokens& step,
+  /// from   the step's first token that is looked for
+  static std::optional<std::pair<size_t, size_t>> find_graphs(const StepTokens& step, size_t from,
                                                               const std::vector<StepTokens>& graphs,
                                                               size_t next) {
     for (size_t first = next; first < graphs.size(); ++first) {
-      size_t count = 0;
+      size_t count = from;
       size_t last = first;
       while (last < graphs.size() && count < step.tokens.size() &&
              fits(step, count, graphs[last])) {
@@ -535,9 +573,13 @@ class Aligner {
     return true;
   }
 
-  void describe_spans(const std::optional<int64_t>& lost, size_t skipped, size_t left) {
+  void describe_spans(const std::optional<int64_t>& lost, const std::vector<StepTokens>& graphs) {
+    std::set<int64_t> used;
+    for (const TokenSpan& span : out_.spans)
+      used.insert(span.ggml_steps.begin(), span.ggml_steps.end());
+    const size_t others = graphs.size() - used.size();
     for (const TokenSpan& span : out_.spans) {
-      if (span.ggml_steps.size() < 2) continue;
+      if (span.ggml_steps.size() < 2 || !span.token_of.empty()) continue;
       out_.notes.push_back("the " + std::to_string(span.tokens) +
                            " tokens of Hugging Face's step " + std::to_string(span.hf_step) +
                            " are those of " + std::to_string(span.ggml_steps.size()) +
@@ -545,15 +587,15 @@ class Aligner {
                            std::to_string(span.ggml_steps.back()));
       break;
     }
-    if (!out_.spans.empty() && out_.spans.front().hf_step != out_.spans.front().ggml_steps.front())
+    if (!out_.spans.empty() && out_.spans.front().token_of.empty() &&
+        out_.spans.front().hf_step != out_.spans.front().ggml_steps.front())
       out_.notes.push_back("Hugging Face's step " + std::to_string(out_.spans.front().hf_step) +
                            " is graph " + std::to_string(out_.spans.front().ggml_steps.front()) +
                            " of ggml, by positions and tokens");
-    if (skipped + left > 0)
-      out_.notes.push_back(std::to_string(skipped + left) +
-                           (skipped + left == 1 ? " graph" : " graphs") +
+    if (others > 0)
+      out_.notes.push_back(assay::counted(others, "graph") +
                            " of ggml computed other tokens (a warm-up, say) and " +
-                           (skipped + left == 1 ? "is" : "are") + " not compared");
+                           (others == 1 ? "is" : "are") + " not compared");
     if (lost)
       out_.notes.push_back("from Hugging Face's step " + std::to_string(*lost) +
                            " on there are steps whose tokens no graph of ggml computed at their "
@@ -614,7 +656,9 @@ class Aligner {
   /// What attention reads of the cache, where the capture copied it: the cells of the tokens so
   /// far.
   void add_cache(const HfPlace& place, size_t span) {
-    if (!out_.spans[span].token_of.empty()) return;  // cells of several sequences
+    // Cells of several sequences.
+    for (size_t i = 0; i <= span; ++i)
+      if (!out_.spans[i].token_of.empty()) return;
     const bool keys = place.tensor.place == ModulePlace::CachedKeys;
     const std::string layer = layer_in(place.tensor.module);
     const int64_t step = out_.spans[span].ggml_steps.back();

@@ -73,8 +73,8 @@ struct Alignment {
   /// Tensors of modules that no node holds, with the reason.
   std::vector<std::pair<size_t, std::string>> hf_alone;
   std::vector<std::string> notes;  // one sentence each
-  /// Tokens of Hugging Face, among several sequences, that no graph computed, with their places;
-  /// empty: none.
+  /// Tokens of Hugging Face, among several sequences or in a cache, that no graph computed, with
+  /// their places; empty: none.
   std::string missing;
 };
 

@@ -163,6 +163,59 @@ TEST(AlignGgml, StopsWhereTheRunsGoOnWithOtherTokens) {
   EXPECT_NE(alignment.notes.back().find("from Hugging Face's step 1 on"), std::string::npos);
 }
 
+TEST(AlignGgml, TakesWhatAPromptFindsInACacheWhereAnEarlierRequestComputedIt) {
+  Runs runs;
+  runs.hf_step(0, {1, 50, 60, 70});
+  runs.hf_step(1, {7});
+  runs.graph(0, {1, 50, 60, 9}, 0);  // another request, and its answer
+  runs.graph(1, {3}, 4);
+  runs.graph(2, {70}, 3);
+  runs.graph(3, {7}, 4);
+  const Alignment alignment = runs.align();
+  ASSERT_EQ(alignment.spans.size(), 2U);
+  EXPECT_EQ(alignment.spans[0].ggml_steps, (Integers{0, 2}));
+  EXPECT_EQ(alignment.spans[0].token_of, (Integers{0, 1, 2, -1, 3}));
+  EXPECT_EQ(alignment.spans[1].ggml_steps, (Integers{3}));
+  EXPECT_EQ(alignment.missing, "");
+  ASSERT_EQ(alignment.pairs.size(), 2U);
+  // Three rows of two channels of the first graph, and the one of the second's.
+  EXPECT_EQ(runs.ggml_values(alignment.pairs[0]), (Values{0, 1, 2, 3, 4, 5, 0, 1}));
+  EXPECT_EQ(alignment.notes[0],
+            "the first 3 tokens of 4 of Hugging Face's step 0 were taken from a cache: they are "
+            "compared where an earlier request computed them");
+  // What the other request had alone.
+  EXPECT_EQ(alignment.notes.back(),
+            "1 graph of ggml computed other tokens (a warm-up, say) and is not compared");
+}
+
+TEST(AlignGgml, SaysWhichPromptIsNotJudgedAsItsBeginningCameFromACache) {
+  Runs runs;
+  runs.hf_step(0, {1, 50, 60, 70});
+  runs.hf_step(1, {7});
+  runs.graph(0, {60, 70}, 2);  // captured behind the request that filled the cache
+  runs.graph(1, {7}, 4);
+  const Alignment alignment = runs.align();
+  ASSERT_EQ(alignment.spans.size(), 1U);
+  EXPECT_EQ(alignment.spans[0].hf_step, 1);
+  EXPECT_EQ(alignment.missing,
+            "the first 2 tokens of 4 of Hugging Face's step 0 were taken from a cache, which no "
+            "graph of the run filled: that step is not compared");
+  for (const std::string& note : alignment.notes)
+    EXPECT_EQ(note.find("went on with other tokens"), std::string::npos) << note;
+}
+
+TEST(AlignGgml, AnotherHistoryBehindACachedPrefixIsNoneOfTheStep) {
+  Runs runs;
+  runs.hf_step(0, {1, 50, 60, 70});
+  runs.hf_step(1, {7});
+  runs.graph(0, {1, 51, 60}, 0);  // differs at the second token
+  runs.graph(1, {60, 70}, 2);
+  runs.graph(2, {7}, 4);
+  const Alignment alignment = runs.align();
+  ASSERT_EQ(alignment.spans.size(), 1U);
+  EXPECT_NE(alignment.missing.find("which no graph of the run filled"), std::string::npos);
+}
+
 TEST(AlignGgml, RefusesRunsWithoutATokenInCommon) {
   Runs runs;
   runs.hf_step(0, {1, 50});

@@ -30,7 +30,7 @@ enum class FindingKind : uint8_t {
 enum class Confidence : uint8_t { High, Medium, Low };
 [[nodiscard]] std::string_view confidence_name(Confidence confidence);
 
-/// "3.1 %"; from a hundred times on "8.5e+10x"
+/// "3.1 %"; above 1000 % in words
 [[nodiscard]] std::string percent_text(double share);
 
 struct Finding {

@@ -71,12 +71,11 @@ std::string_view outcome_name(VerdictOutcome outcome, bool order_known) {
 
 std::string percent_text(double share) {
   char text[32];
-  // No long numbers: 8.5e+10x, 310 %, 12 %, 1.5 %, 0.0012 %.
-  if (share >= 100) {
-    std::snprintf(text, sizeof(text), "%.2gx", share);
-  } else {
-    std::snprintf(text, sizeof(text), share < 0.1 ? "%.2g %%" : "%.0f %%", 100 * share);
-  }
+  // No long numbers, and none that says no more than its first words: 310 %, 1.5 %, 0.0012 %.
+  if (share >= 1e7) return "more than a billion %";
+  if (share >= 1e4) return "more than a million %";
+  if (share >= 10) return "more than 1000 %";
+  std::snprintf(text, sizeof(text), share < 0.1 ? "%.2g %%" : "%.0f %%", 100 * share);
   return text;
 }
 

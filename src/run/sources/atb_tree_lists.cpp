@@ -273,6 +273,7 @@ Result<bool> add_manifest(const std::string& path, Run* run) {
 formats::ProbeSummary summary_of(const formats::ProbeStatus& status) {
   formats::ProbeSummary summary;
   summary.pid = status.pid;
+  summary.complete = status.concluded == 1;
   summary.counters = status.counters;
   const auto text = [](const char* field, size_t size) {
     return std::string(field, std::find(field, field + size, '\0'));

@@ -549,6 +549,12 @@ void NativeRun::wait_until_written() {
   wait_([](void* data) { static_cast<NativeRun*>(data)->writer_->flush(); }, this);
 }
 
+void NativeRun::when_written(std::function<Status()> then) {
+  if (!alive()) return;
+  end_file();
+  writer_->submit(0, [this, then = std::move(then)] { return broken() ? Status() : then(); });
+}
+
 // A folder that was moved or removed takes with it what was written so far.
 Status NativeRun::check_place() {
   return broken() ? Status{} : noted(records_.check_place(records_path_));

@@ -113,6 +113,9 @@ class NativeRun {
   void write_out();
   /// Waits until everything that was sent is on disk.
   void wait_until_written();
+  /// Calls `then` on the writer's thread when everything that was sent before is on disk; never
+  /// where it could not be written. Waits for nothing.
+  void when_written(std::function<Status()> then);
   /// end_file(), flush(), closes the thread. Idempotent.
   void close();
 

@@ -425,11 +425,15 @@ class Backend:
 def _door(folder: GraphFolder, runner: Runner, request: DumpRequest) -> Compiled:
     wanted = request.steps.contains
     run = folder.run
+    last = request.steps.ranges[-1][1] if request.steps.ranges else None
 
     def call(args: list[Any]) -> Any:
         step = folder.next_step()
         if wanted(step) and run.alive:
+            run.conclude(False)
             return runner.dumped(args, step)
+        if last is not None and step > last:
+            run.conclude(True)
         return runner.plain(args)
 
     call._boxed_call = True  # type: ignore[attr-defined]

@@ -194,6 +194,8 @@ class RunFolder:
         self._breaks_before = _graph_breaks()
         self._written = 0.0
         self._closed = False
+        self._concluding = False
+        self._concluded = False  # every step that was asked for is on disk
         self.time = ""
         self.rank, self.world_size = 0, 1
         self.device = "cpu"
@@ -323,7 +325,7 @@ class RunFolder:
                 "world_size": self.world_size,
                 "device": self.device,
                 **self._properties,
-                "complete": complete and self._is_whole(),
+                "complete": (complete or self._concluded) and self._is_whole(),
                 "writer": self._writer.stats() if self._writer is not None else {},
                 "breaks": self._new_breaks(),
                 "missed": self._outside.as_json()["missed"],
@@ -352,6 +354,35 @@ class RunFolder:
         if self._writer is not None and self.alive:
             self._writer.flush()
             self.write_index()
+
+    def conclude(self, is_over: bool) -> None:
+        """Marks the run as complete when the steps that were asked for are over and on disk: how the program ends no
+        longer matters. Of a step that comes after all (of another graph) the mark is taken back.
+
+        The program waits for nothing: a thread of ours does.
+        """
+        if is_over == self._concluding:
+            return
+        with self._lock:
+            if is_over == self._concluding or self._writer is None or not self.alive:
+                return
+            self._concluding = is_over
+            if not is_over:
+                self._mark(False)
+                return
+        threading.Thread(target=self._conclude, name="assay-conclude", daemon=True).start()
+
+    def _conclude(self) -> None:
+        self._writer.flush()
+        with self._lock:
+            if self._concluding and self.alive:
+                self._mark(True)
+
+    def _mark(self, concluded: bool) -> None:
+        self._concluded = concluded
+        if self._native is not None:
+            self._writer.mark(concluded)
+        self.write_index()
 
     def close(self) -> None:
         """Writes everything that is left and marks the run as complete. A second call does nothing.

@@ -98,6 +98,10 @@ class NativeRun:
         self.session.close()
         self._write_manifest(_capture.utc_now())
 
+    def mark(self, concluded: bool) -> None:
+        """Says in the manifest that the capture came to its end, or not yet."""
+        self._write_manifest(_capture.utc_now() if concluded else None)
+
     def stats(self) -> dict[str, Any]:
         """As those of GraphDump; `files` are those of steps and of records."""
         counters = self.session.stats()

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-namespace assay::vendor::msit {
+namespace assay::run {
 
 /// The documents compare `{dump_path}/dump_{time}` with `data_dump`, `gm_{time}_dump` or
 /// `msit_fx_dump/data_dump`, by the version that they describe; the dumps of today lie in
@@ -13,4 +13,4 @@ namespace assay::vendor::msit {
 /// source   Ascend/msit: msit/docs/llm, the pages on TorchAir
 [[nodiscard]] std::string documented_folder(const std::string& path);
 
-}  // namespace assay::vendor::msit
+}  // namespace assay::run

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vendor/msit/folders.hpp"
+#include "run/documented_folder.hpp"
 
 #include <filesystem>
 
+#include "base/file_source.hpp"
 #include "base/paths.hpp"
 #include "run/folder.hpp"
 
-namespace assay::vendor::msit {
+namespace assay::run {
 
 std::string documented_folder(const std::string& path) {
-  if (exists(path)) return path;
+  if (is_elsewhere(path) || exists(path)) return path;
   std::filesystem::path named(path);
   if (!named.has_filename()) named = named.parent_path();  // "dump/data_dump/"
   const std::string name = named.filename().string();
@@ -18,7 +19,7 @@ std::string documented_folder(const std::string& path) {
   const std::filesystem::path folder = is_fx ? "msit_fx_dump" : "msit_ge_dump";
   const std::filesystem::path parent = named.parent_path();
   const std::string found = (parent.filename() == folder ? parent : parent / folder).string();
-  return run::is_folder(found) ? found : path;
+  return is_folder(found) ? found : path;
 }
 
-}  // namespace assay::vendor::msit
+}  // namespace assay::run
