@@ -29,6 +29,8 @@ export CCACHE_NOHASHDIR := 1
 export CCACHE_BASEDIR := $(CURDIR)
 # The compiler lists the headers that it read: the cache need not run the preprocessor for that.
 export CCACHE_DEPEND := 1
+# pytest keeps the test files as it has rewritten them: to do so again took half of what it needs before the first test.
+unexport PYTHONDONTWRITEBYTECODE
 # The tools and tests call the commands of the environment by name.
 export PATH := $(VENV)/bin:$(PATH)
 

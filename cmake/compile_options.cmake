@@ -12,9 +12,6 @@ if(ASSAY_SANITIZE)
                                                  -fno-sanitize-recover=all)
   target_compile_definitions(assay_options INTERFACE ASSAY_SANITIZED=1)
   target_link_options(assay_options INTERFACE -fsanitize=${ASSAY_SANITIZE})
-  if(ASSAY_BUILD_FUZZ)  # the fuzzer is guided by the coverage of what it calls
-    target_compile_options(assay_options INTERFACE -fsanitize=fuzzer-no-link)
-  endif()
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # What we ship must load where only libc is at hand. Programs on libassay.so have the property ASSAY_ON_LIBRARY: an exception
   # that leaves the library must meet one unwinder, so these share libgcc_s.so.1, which comes with every glibc.

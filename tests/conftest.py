@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import signal
+import sys
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import agreement
 import pytest
+
+# jsonschema imports it where it is there, and it makes 38 parsers of addresses: formats that no schema of ours has.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 # A shell starts what it runs in the background (`make test &`) with Ctrl-C ignored, `nohup` with SIGHUP, and commands
 # inherit that: those that tests interrupt would go on.
@@ -90,3 +97,26 @@ def _runs_agree_with_themselves(request: pytest.FixtureRequest) -> Iterator[None
     ]
     said = [f"{run}: {text}" for run, text in found if text]
     assert not said, "a run does not agree with itself:\n" + "\n".join(said)
+
+
+@pytest.fixture(scope="session")
+def _chromium() -> Iterator[Any]:
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("no chromium on PATH; tools/setup.sh installs Debian's as root")
+    with pytest.importorskip("playwright.sync_api").sync_playwright() as engine:
+        chromium = engine.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield chromium, loop
+        asyncio._set_running_loop(loop)
+        chromium.close()
+
+
+@pytest.fixture
+def browser(_chromium: Any) -> Iterator[Any]:
+    """One for all tests. Its loop runs in a greenlet of this thread, where only a test that asks for it may find it."""
+    chromium, loop = _chromium
+    asyncio._set_running_loop(loop)
+    yield chromium
+    asyncio._set_running_loop(None)

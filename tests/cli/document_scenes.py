@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -341,7 +340,9 @@ def compiled_model(folder: Path) -> None:
     for name in ("unfused", "fused"):
         (folder / name).mkdir()
     (folder / "compiled.py").write_text(COMPILED)
-    subprocess.run([sys.executable, "compiled.py"], cwd=folder, check=True, capture_output=True, timeout=240)
+    subprocess.run(
+        [warm_python.python("transformers"), "compiled.py"], cwd=folder, check=True, capture_output=True, timeout=240
+    )
 
 
 LLAMA = """\
@@ -370,7 +371,9 @@ def compiled_llama(folder: Path) -> None:
     for name in ("golden", "mine"):
         (folder / name).mkdir()
     (folder / "llama.py").write_text(LLAMA)
-    subprocess.run([sys.executable, "llama.py"], cwd=folder, check=True, capture_output=True, timeout=240)
+    subprocess.run(
+        [warm_python.python("transformers"), "llama.py"], cwd=folder, check=True, capture_output=True, timeout=240
+    )
 
 
 ALL = [

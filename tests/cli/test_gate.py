@@ -345,7 +345,7 @@ def hostile(programs) -> Path:
     )
     (programs / "healthy_hostile.py").write_text(text)
     done = run("dump", "--level", "operator", "--steps", "all", "-o", path, "--",
-               sys.executable, "healthy_hostile.py", "hostile", cwd=programs)  # fmt: skip
+               warm_python.python(), "healthy_hostile.py", "hostile", cwd=programs)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return path
 

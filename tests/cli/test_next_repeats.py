@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from assay_command import binary, run
 from test_dump_ranks import environment, free_port
 
@@ -82,7 +83,7 @@ def test_a_launcher_is_repeated(place, in_front):
     """Inside `assay dump` as torchrun usually is, and around it as mpirun."""
     launcher = "mpirun -n 2"
     for name, words in (("golden", "model.py"), ("mine", "model.py bfloat16")):
-        program = f"{sys.executable} {words}"
+        program = f"{warm_python.python()} {words}"
         line = (
             f"{launcher} assay dump -o {name} -- {program}"
             if in_front
@@ -122,7 +123,7 @@ def test_a_job_of_which_nobody_knows_the_launcher_is_not_taken_for_one_process(p
     for name in ("golden", "mine"):
         for rank in "01":
             shell(
-                f"assay dump -o {name} -- {sys.executable} model.py {name}",
+                f"assay dump -o {name} -- {warm_python.python()} model.py {name}",
                 place,
                 RANK=rank,
                 WORLD_SIZE="2",
@@ -134,12 +135,12 @@ def test_a_job_of_which_nobody_knows_the_launcher_is_not_taken_for_one_process(p
 def test_a_folder_and_variables_are_given_back(place):
     other = place / "other"
     other.mkdir()
-    shell(f"assay dump -o golden --exec 'GAIN=1 {sys.executable} model.py'", place)
-    shell(f"assay dump -o mine --exec 'GAIN=1 {sys.executable} model.py bfloat16'", place, VLLM_API_KEY="secret")
+    shell(f"assay dump -o golden --exec 'GAIN=1 {warm_python.python()} model.py'", place)
+    shell(f"assay dump -o mine --exec 'GAIN=1 {warm_python.python()} model.py bfloat16'", place, VLLM_API_KEY="secret")
     here = next_after_locate("golden", "mine", place)
-    assert here.endswith(f" -- env GAIN=1 {sys.executable} model.py")
+    assert here.endswith(f" -- env GAIN=1 {warm_python.python()} model.py")
     there = next_after_locate("../golden", "../mine", other)
-    assert there.endswith(f" -- env -C {place} GAIN=1 {sys.executable} model.py")
+    assert there.endswith(f" -- env -C {place} GAIN=1 {warm_python.python()} model.py")
     shell(f"cd other && {there}", place)
     assert ranks_of(other / "golden-operators") == ["rank0"]
     assert "secret" not in (place / "mine" / "manifest.json").read_text()

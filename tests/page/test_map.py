@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import re
 import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 from invented_page import invent
 from page_file import PageFile
 from page_scenes import assay, compared
@@ -260,7 +259,7 @@ def test_equal_runs_are_equal_everywhere(small, open_page, tmp_path):
 
 def test_a_clean_run_is_not_blue(open_page, tmp_path):
     # Given a run that is healthy, of another type, whose errors add up to more than four roundings,
-    subprocess.run([sys.executable, "-c", HEALTHY, str(tmp_path)], check=True, capture_output=True, env=os.environ)
+    subprocess.run([warm_python.python(), "-c", HEALTHY, str(tmp_path)], check=True, capture_output=True)
     scene = compared(tmp_path / "golden", tmp_path / "mine", tmp_path)
     file = PageFile(scene.page)
     assert file.content["tone"] == "good", scene.said

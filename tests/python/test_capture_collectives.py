@@ -7,11 +7,9 @@ that the program makes itself where a module ends, or as soon as it has waited f
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import job_of_ranks
 import pytest
 
 pytest.importorskip("torch.distributed")
@@ -389,14 +387,11 @@ CASES = [
 
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("level", ["module", "operator"])
-def test_values_are_those_of_the_place_and_no_wait_is_added(level: str, ranks: int, tmp_path: Path) -> None:
+def test_values_are_those_of_the_place_and_no_wait_is_added(
+    level: str, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    root = str(Path(__file__).parents[2])
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
-    environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, program, level, tmp_path / "runs"], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert sorted(done.stdout.splitlines()) == sorted(f"{rank} {case}" for rank in range(ranks) for case in CASES)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    said = job_of_ranks.run(ranks, program, level, tmp_path / "runs")
+    assert sorted(said.splitlines()) == sorted(f"{rank} {case}" for rank in range(ranks) for case in CASES)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+import warm_python
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("assay.torch.capture")
@@ -48,7 +49,8 @@ folder = sys.argv[1]
 
 
 def run_host(body: str, folder: Path, *, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    command = [*before, sys.executable, "-c", HOST + body, str(folder)]
+    python = sys.executable if before else warm_python.python()
+    command = [*before, python, "-c", HOST + body, str(folder)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
@@ -330,7 +332,7 @@ def test_a_healthy_run_and_one_after_a_change_of_folder_are_complete(tmp_path: P
     (tmp_path / "elsewhere").mkdir()
     done = subprocess.run(
         [
-            sys.executable,
+            warm_python.python(),
             "-c",
             HOST + "with assay.capture(model, 'run') as h:\n    same(); os.chdir('elsewhere'); same()\n",
             "",

@@ -5,13 +5,12 @@ record says what the tensor was. tensor_kinds.py lists the kinds and what is to 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import job_of_ranks
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -167,17 +166,7 @@ dist.destroy_process_group()
 
 
 def test_two_ranks_of_a_parallel_model_record_their_own_shards(tmp_path: Path) -> None:
-    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE="2")
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", TWO_RANKS, str(tmp_path)],
-            env=dict(environment, RANK=str(rank)),
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(2)
-    ]
-    errors = [rank.communicate(timeout=300)[1].decode() for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], errors
+    job_of_ranks.run(2, "-c", TWO_RANKS, tmp_path)
 
     whole = torch.arange(32.0).reshape(8, 4)
     for level in ("module", "operator"):
@@ -194,9 +183,3 @@ def test_two_ranks_of_a_parallel_model_record_their_own_shards(tmp_path: Path) -
             # relu(ones @ up.T) @ down.T, summed over both ranks.
             wanted = torch.ones(2, 4) @ whole.T @ torch.arange(32.0).reshape(4, 8).T
             assert down["shard"]["placements"] == ["Replicate()"] and tensor_in(folder, down) == wanted.tolist()
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])

@@ -6,11 +6,10 @@ The ranks hold shards of values and weights, partial sums, parts of the sequence
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
+import job_of_ranks
 import pytest
 
 pytest.importorskip("torch.distributed")
@@ -183,11 +182,7 @@ os._exit(0)  # a worker of gloo that frees a tensor while Python ends aborts the
 def run(folder: Path, ranks: int, dtype: str, worlds: list[str], faults: list[str]) -> None:
     program = folder / "program.py"
     program.write_text(PROGRAM)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
-    command = [sys.executable, *launcher, program, folder, dtype, " ".join(worlds), " ".join(faults)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
+    job_of_ranks.run(ranks, program, folder, dtype, " ".join(worlds), " ".join(faults))
 
 
 def verdict(folder: Path, mine: str) -> tuple[int, str]:

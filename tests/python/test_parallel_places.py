@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 
 import pytest
+import warm_python
 
 torch = pytest.importorskip("torch")
 assay = pytest.importorskip("assay")
@@ -46,7 +46,7 @@ def host_of(manifest):
 @pytest.mark.slow
 def test_named_dimensions_of_a_mesh(tmp_path):
     variables = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", MESH, str(tmp_path)]
+    command = [warm_python.python("transformers"), "-c", MESH, str(tmp_path)]
     ranks = [subprocess.Popen([*command, str(rank)], env=variables) for rank in range(4)]
     assert [rank.wait(timeout=200) for rank in ranks] == [0, 0, 0, 0]
     for rank in range(4):  # row-major: the last dimension is the fastest
@@ -78,7 +78,7 @@ def test_named_dimensions_of_a_mesh(tmp_path):
 def test_groups_of_engines(name, functions, expected, tmp_path):
     script = FAKE.format(name=name, functions=functions)
     variables = {**os.environ, "RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "run")], env=variables, check=True, timeout=120)
+    subprocess.run([warm_python.python(), "-c", script, str(tmp_path / "run")], env=variables, check=True, timeout=120)
     assert host_of(tmp_path / "run" / "rank3" / "manifest.json")["parallel"] == expected
 
 

@@ -6,10 +6,10 @@ import json
 import os
 import struct
 import subprocess
-import sys
 
 import numpy
 import pytest
+import warm_python
 
 torch = pytest.importorskip("torch")
 
@@ -252,7 +252,7 @@ model.forward = lambda x: model[1](model[0](x))
 register_hook(model, DumpConfig(dump_path=sys.argv[1]))
 model(torch.ones(1, 2))
 """
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+    subprocess.run([warm_python.python(), "-c", script, str(tmp_path)], check=True)
     (path,) = tmp_path.glob("msit_dump_*/torch_tensors/*/manifest.json")
     manifest = json.loads(path.read_text())
     assert manifest["complete"] is True

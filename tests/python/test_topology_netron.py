@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import netron
 import pytest
@@ -12,21 +11,8 @@ from test_topology import decoder_layer, model
 
 from assay.topology import read_topology
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; tools/setup.sh installs Debian's as root"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as engine:
-        chromium = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import warm_python
 from bench import record_lines
 from dump_reading import read_dump, run_folder
 from test_two_ranks import RANK
@@ -420,7 +421,7 @@ def test_a_second_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
 def test_two_ranks_are_one_run(tmp_path: Path) -> None:
     program = RANK.replace("backend = get", 'config.execution.layout = "native"\nbackend = get')
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
-    words = [[sys.executable, "-c", program, str(rank), str(tmp_path)] for rank in (0, 1)]
+    words = [[warm_python.python("transformers"), "-c", program, str(rank), str(tmp_path)] for rank in (0, 1)]
     ranks = [subprocess.Popen(one, env=environment, stderr=subprocess.PIPE, text=True) for one in words]
     for process in ranks:
         _, errors = process.communicate(timeout=180)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from dump_reading import index_of, step_dumps
 
 import assay
@@ -43,7 +44,7 @@ os._exit(0)  # a worker of gloo that frees a tensor while Python ends aborts the
 @pytest.mark.slow
 def test_two_ranks_have_two_folders_and_one_time(tmp_path: Path) -> None:
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
-    command = [sys.executable, "-c", RANK]
+    command = [warm_python.python("transformers"), "-c", RANK]
     ranks = [
         subprocess.Popen([*command, str(rank), str(tmp_path)], env=environment, stderr=subprocess.PIPE, text=True)
         for rank in (0, 1)
@@ -75,7 +76,7 @@ def test_what_a_collective_still_writes_is_not_read(tmp_path: Path, layout: str)
     )
     program = program.replace("dist.all_reduce(out)\nassert out.tolist() == [4.0, 4.0, 4.0]", "assert out[0] == 12")
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
-    command = [sys.executable, "-c", program]
+    command = [warm_python.python("transformers"), "-c", program]
     ranks = [
         subprocess.Popen([*command, str(rank), str(tmp_path)], env=environment, stderr=subprocess.PIPE, text=True)
         for rank in (0, 1)

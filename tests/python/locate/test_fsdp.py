@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 import assay
 
@@ -59,7 +59,7 @@ def wrapped(tmp_path: Path, world: int, wrong: bool = False) -> Path:
     script.write_text(MODEL + WRAPPED)
     processes = [
         subprocess.Popen(
-            [sys.executable, script, str(rank), str(world), store, folder, str(wrong)],
+            [warm_python.python("transformers"), script, str(rank), str(world), store, folder, str(wrong)],
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"},
             stderr=subprocess.PIPE,
             text=True,

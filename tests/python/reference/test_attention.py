@@ -200,16 +200,14 @@ def test_blocks_out_of_range_are_refused():
 
 
 def onnx_cases():
-    for case in onnx_nodes.all_cases():
-        if case.model.graph.node[0].op_type == "Attention" and len(case.data_sets[0][1]) == 1:
-            yield case
+    return [case for case in onnx_nodes.cases_of(["Attention"]) if len(case.data_sets[0][1]) == 1]
 
 
 def test_onnx_has_cases_of_attention():
-    assert len(list(onnx_cases())) > 30
+    assert len(onnx_cases()) > 30
 
 
-@pytest.mark.parametrize("case", list(onnx_cases()), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", onnx_cases(), ids=lambda case: case.name)
 def test_onnx_node_case(case):
     """q, k, v of [batch, heads, rows, size], [batch, rows, heads * size] in part; a mask; causal from the first key."""
     node = case.model.graph.node[0]

@@ -203,13 +203,11 @@ OPERATORS = {
 
 
 def node_cases():
-    for case in onnx_nodes.all_cases():
-        nodes = case.model.graph.node
-        if nodes[0].op_type not in OPERATORS:
-            continue
+    for case in onnx_nodes.cases_of(OPERATORS):
         arrays = [a for inputs, outputs in case.data_sets for a in [*inputs, *outputs]]
         is_numeric = all(isinstance(a, (np.ndarray, np.generic)) and a.dtype.kind in "fiub" for a in arrays)
-        is_integer_arithmetic = nodes[0].op_type in ("Add", "Sub", "Mul", "Div") and arrays[0].dtype.kind in "iu"
+        operator = case.model.graph.node[0].op_type
+        is_integer_arithmetic = operator in ("Add", "Sub", "Mul", "Div") and arrays[0].dtype.kind in "iu"
         if is_numeric and not is_integer_arithmetic:
             yield case
 
