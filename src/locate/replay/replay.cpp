@@ -115,9 +115,11 @@ Result<std::optional<Tensor>> turn_ties_round(const Call& call, const Tensor& se
 }  // namespace
 
 Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
-               uint64_t cache_bytes, const std::vector<bool>& dropped)
+               uint64_t cache_bytes, const std::vector<bool>& dropped,
+               std::set<std::string> rewritten)
     : golden_(golden),
       mine_(mine),
+      rewritten_(std::move(rewritten)),
       state_(golden),
       boundaries_(std::move(boundaries)),
       cache_(std::make_unique<Cache>()),
@@ -454,8 +456,9 @@ class Replay::Machine {
     if (named && !otherwise &&
         (how_.rounding == LeafRounding::OwnType || how_.rounding == LeafRounding::Prepared))
       type = replay_.leaf_type(replay_.state_.leaf(value.value), region_.dtype);
-    const bool rounds = real && how_.rounding != LeafRounding::None && is_float(type) &&
-                        *record.dtype != type && is_narrower(type, *record.dtype);
+    const bool rounds = real && how_.rounding != LeafRounding::None &&
+                        !(named && replay_.rewritten_.contains(replay_.state_.leaf(value.value))) &&
+                        is_float(type) && *record.dtype != type && is_narrower(type, *record.dtype);
     if (rounds) {
       const std::scoped_lock lock(replay_.cache_->mutex);
       const auto found = replay_.cache_->leaves.find({value.record, type});
@@ -481,6 +484,17 @@ class Replay::Machine {
         replay_.cache_->leaves.emplace(std::pair(value.record, type), rounded).second)
       replay_.cache_->bytes += bytes;
     return rounded;
+  }
+
+  Status add_rounding_of_leaf(const Region::Value& value, Pair* pair) const {
+    if (value.source != Source::Leaf || !is_float(pair->reference.view.dtype)) return {};
+    const std::string& leaf = replay_.state_.leaf(value.value);
+    if (!replay_.rewritten_.contains(leaf)) return {};
+    const DType type = replay_.leaf_type(leaf, region_.dtype);
+    if (!is_float(type) || info(type).element_bits < 16) return {};
+    ASSAY_TRY(pair->simulated, moved_at_random(pair->reference, type, value.record));
+    pair->same = false;
+    return {};
   }
 
   /// errors  Unsupported (another shape) | of run::load_as_stored()
@@ -595,6 +609,7 @@ class Replay::Machine {
         case Source::Leaf:
         case Source::Anonymous: {
           ASSAY_TRY(pair.reference, load_leaf(value));
+          ASSAY_TRY_STATUS(add_rounding_of_leaf(value, &pair));
           break;
         }
         case Source::Assembled: {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -155,10 +156,13 @@ class Replay {
  public:
   /// boundaries   all recorded values of mine
   /// dropped      by boundary: as if it had not been recorded; empty: none
+  /// rewritten    golden's parameters that mine may hold in another form, rounded in that: they are
+  ///              golden's, and half a ULP of mine's type is noise
   /// cache_bytes  for values that do not depend on the run under test's and for rounded weights; as
   ///              much for values of earlier steps
   Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
-         uint64_t cache_bytes, const std::vector<bool>& dropped = {});
+         uint64_t cache_bytes, const std::vector<bool>& dropped = {},
+         std::set<std::string> rewritten = {});
   ~Replay();
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
@@ -251,6 +255,7 @@ class Replay {
 
   const Program& golden_;
   const Program& mine_;
+  std::set<std::string> rewritten_;
   StorageState state_;
   std::vector<Boundary> boundaries_;
   std::vector<std::optional<DType>> types_;  // by boundary

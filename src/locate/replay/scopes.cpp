@@ -34,6 +34,7 @@ class Closer {
   }
 
   Closed run() {
+    if (open_.size() > 1) close_between();
     if (!open_.empty()) {
       find_calls();
       find_scopes();
@@ -122,8 +123,74 @@ class Closer {
     return call.rank == rank && call.module != module && is_inside(call.module, module);
   }
 
+  /// Golden's names of parameters that are others.
+  [[nodiscard]] std::set<std::string> rewritten() const {
+    std::set<std::string> names;
+    for (const OtherLeaf& leaf : options_.other_leaves) {
+      if (!leaf.buffer) names.insert(leaf.golden.begin(), leaf.golden.end());
+    }
+    return names;
+  }
+
   static bool is_right(const Judged& judged) {
     return !judged.finding && judged.step.reason.empty();
+  }
+
+  /// Where the modules around were not captured, what lies between two values is the scope: judged
+  /// without the open values that it was judged on, a value is right. Both are closed, but for those
+  /// that something right was made of.
+  void close_between() {
+    const std::set<size_t> read = values_behind_right_ones();
+    const std::set<size_t> wrong = open_;
+    for (const size_t i : wrong) {
+      if (stopped()) return;
+      const std::set<size_t> passed = judge_without(i, wrong);
+      if (passed.empty()) continue;
+      closed_.values[i] = true;
+      open_.erase(i);
+      for (const size_t value : passed) {
+        if (read.contains(value)) continue;
+        closed_.values[value] = true;
+        open_.erase(value);
+      }
+    }
+  }
+
+  /// What golden's operators made something right of, directly or handed over first.
+  [[nodiscard]] std::set<size_t> values_behind_right_ones() const {
+    std::set<size_t> values;
+    for (size_t i = judged_.size(); i-- > 0;) {
+      const Judged& judged = judged_[i];
+      if (is_right(judged) && (!judged.handed_over || values.contains(i)))
+        values.insert(judged.recorded.begin(), judged.recorded.end());
+    }
+    return values;
+  }
+
+  /// returns  the wrong values that i is right without; empty: it is wrong all the same, or cannot
+  ///          be judged without them
+  std::set<size_t> judge_without(size_t i, const std::set<size_t>& wrong) {
+    constexpr size_t kMostRounds = 4;  // each replays golden's program from further back
+    Judged judged = judged_[i];
+    std::set<size_t> passed;
+    std::vector<bool> unusable(judged_.size(), false);
+    for (size_t round = 0; round < kMostRounds; ++round) {
+      at_hand_.add_carried(i, &judged);
+      const size_t known = passed.size();
+      for (const size_t value : judged.recorded) {
+        if (!wrong.contains(value)) continue;
+        passed.insert(value);
+        unusable[value] = true;
+      }
+      if (passed.size() == known) break;
+      judged = at_hand_.judge(i, unusable);
+      if (!judged.step.reason.empty()) break;
+      if (judged.finding) continue;
+      judged.finding = judged_[i].finding;
+      judged_[i] = std::move(judged);
+      return passed;
+    }
+    return {};
   }
 
   void close_at(const std::set<size_t>& scopes) {
@@ -143,7 +210,8 @@ class Closer {
         drop_inside(scope.rank, scope.module, &dropped);
     }
     if (inside.empty()) return;
-    const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped);
+    const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped,
+                        rewritten());
     const ValueJudge values(golden_, mine_, pairing_, options_, replay, gate_);
     std::map<size_t, Judged> outputs = judge_outputs(inside, values);
     for (const auto& [call, openings] : inside) {
@@ -156,17 +224,16 @@ class Closer {
     }
   }
 
-  /// What moves the output of a module around it can be undone by another opening behind that.
+  /// What moves the output of a module around it can be undone further out by another opening there.
   [[nodiscard]] bool may_be_undone(size_t opening, size_t call) const {
     const auto wrong = wrong_in_.find(opening);
     if (wrong == wrong_in_.end()) return true;
     const ModuleCall& inner = mine_.calls[wrong->second];
     const ModuleCall& scope = mine_.calls[call];
     return std::ranges::any_of(open_, [&](size_t other) {
-      const uint64_t time = replay_.boundaries()[other].time;
-      const bool own = replay_.boundaries()[other].call == call;
-      return time > inner.end && time <= scope.end &&
-             (own || is_within(other, scope.rank, scope.module));
+      return !is_inside(call_of(other).module, inner.module) &&
+             (replay_.boundaries()[other].call == call ||
+              is_within(other, scope.rank, scope.module));
     });
   }
 
@@ -264,7 +331,8 @@ class Closer {
   /// What was made of values inside of closed modules in other ways than by their outputs.
   void judge_readers() {
     if (open_.empty() || std::ranges::none_of(dropped_, std::identity())) return;
-    const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped_);
+    const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped_,
+                        rewritten());
     const ValueJudge values(golden_, mine_, pairing_, options_, replay, gate_);
     for (const size_t i : std::set(open_)) {
       if (stopped()) return;

@@ -60,6 +60,34 @@ Result<Tensor> some_rows(const Tensor& tensor, const RowsOfTokens& shown) {
   return reference::to_tensor(std::move(some));
 }
 
+/// Values or places of each row in rising order.
+Result<Tensor> with_sorted_rows(const Tensor& tensor, int64_t dim) {
+  const Dims& shape = tensor.view.shape;
+  if (shape.empty()) return tensor;
+  ASSAY_TRY(const size_t axis, reference::axis_of(dim, shape.size()));
+  size_t inner = 1;
+  for (size_t i = axis + 1; i < shape.size(); ++i) inner *= static_cast<size_t>(shape[i]);
+  const auto length = static_cast<size_t>(shape[axis]);
+  const auto sort = [&](auto array) {
+    std::vector<std::decay_t<decltype(array.values[0])>> row(length);
+    for (size_t first = 0; first < array.values.size(); ++first) {
+      if (first / inner % length != 0) continue;
+      for (size_t i = 0; i < length; ++i) row[i] = array.values[first + i * inner];
+      std::ranges::sort(row,
+                        [](auto a, auto b) { return a < b || (b != b && a == a); });  // NaN last
+      for (size_t i = 0; i < length; ++i) array.values[first + i * inner] = row[i];
+    }
+    return reference::to_tensor(std::move(array));
+  };
+  if (length == 0 || inner == 0) return tensor;
+  if (is_float(tensor.view.dtype)) {
+    ASSAY_TRY(reference::Wide values, reference::widen(tensor.view));
+    return sort(std::move(values));
+  }
+  ASSAY_TRY(reference::Whole places, reference::whole(tensor.view));
+  return sort(std::move(places));
+}
+
 /// Equal bit for bit after a cast to the narrower of both types.
 Result<bool> is_same_value(const Tensor& a, const Tensor& b) {
   if (!(a.view.shape == b.view.shape)) return false;
@@ -374,7 +402,7 @@ class ValueJudge::Bench {
     for (const uint32_t count : {is_few ? kDrawsOfFew : kDraws, kDrawsOfFew}) {
       while (drawn.draw < count) {
         ++drawn.draw;
-        ASSAY_TRY(const Replayed replayed, replay_.run(region, drawn));
+        ASSAY_TRY(const Replayed replayed, run(region, drawn));
         ASSAY_TRY_STATUS(draws.add(replayed.reference, replayed.simulated, region.dtype));
         reference = replayed.reference;
       }
@@ -421,8 +449,11 @@ class ValueJudge::Bench {
     bool order_open = false, first = true;
     How way;
     std::vector<How> ways;
+    if (const std::optional<int64_t> axis = axis_without_order(region)) {
+      ASSAY_TRY(value, with_sorted_rows(value, *axis));
+    }
     const auto attempt = [&](const How& how) -> Status {
-      ASSAY_TRY(Replayed replayed, replay_.run(region, how));
+      ASSAY_TRY(Replayed replayed, run(region, how));
       ASSAY_TRY(Gap gap, measure_rows(boundary, value, {replayed.reference, replayed.simulated},
                                       region.dtype, masks));
       if (!by_columns) gap.r_column = 0;
@@ -470,6 +501,31 @@ class ValueJudge::Bench {
     return {};
   }
 
+  /// As golden's program makes it; of a set each row in rising order.
+  [[nodiscard]] Result<Replayed> run(const Region& region, const How& how) const {
+    ASSAY_TRY(Replayed replayed, replay_.run(region, how));
+    if (const std::optional<int64_t> axis = axis_without_order(region)) {
+      ASSAY_TRY(replayed.reference, with_sorted_rows(replayed.reference, *axis));
+      ASSAY_TRY(replayed.simulated, with_sorted_rows(replayed.simulated, *axis));
+    }
+    return replayed;
+  }
+
+  /// The axis along which topk(sorted=False), whose result the region is for, promises a set only.
+  [[nodiscard]] std::optional<int64_t> axis_without_order(const Region& region) const {
+    const Region::Value& asked = region.values[0];
+    if (asked.source != Region::Value::Source::Produced) return std::nullopt;
+    const Operator& one = golden_.operators[region.operators[asked.op].op];
+    const auto sorted = one.attributes.find("sorted");
+    if (base_name(one.name) != "topk" || sorted == one.attributes.end()) return std::nullopt;
+    const bool* truth = std::get_if<bool>(&sorted->second.value);
+    if (truth == nullptr || *truth) return std::nullopt;
+    const auto dim = one.attributes.find("dim");
+    const auto* axis =
+        dim == one.attributes.end() ? nullptr : std::get_if<int64_t>(&dim->second.value);
+    return axis == nullptr ? -1 : *axis;
+  }
+
   /// Where zeros of the mask may mean tokens that are shown, those rows tell, too.
   Status check_hidden_rows(const Boundary& boundary, const Tensor& value, const Replayed& replayed,
                            DType dtype, bool masks) const {
@@ -487,7 +543,7 @@ class ValueJudge::Bench {
   Status judge_choices_otherwise(const Region& region, const std::vector<How>& ways,
                                  const Tensor& value, bool masks, Judged* judged) const {
     for (const How& way : ways) {
-      ASSAY_TRY(const Replayed replayed, replay_.run(region, way));
+      ASSAY_TRY(const Replayed replayed, run(region, way));
       if (replayed.choices.empty()) continue;
       Judged other = *judged;
       const Status status = judge_choices(region, way, value, replayed, masks, &other);
@@ -515,7 +571,7 @@ class ValueJudge::Bench {
     const auto tokens = tokens_of(replayed.choices, value.view.shape);
     if (!tokens) return fail(Errc::Unsupported, kOpenChoice);
     way.order = TieOrder::RunnerUp;
-    ASSAY_TRY(const Replayed runner_up, replay_.run(region, way));
+    ASSAY_TRY(const Replayed runner_up, run(region, way));
     const auto measure = [&](bool with_open) -> Result<Gap> {
       ASSAY_TRY(const Compared some,
                 compared_tokens(value, {replayed.reference, replayed.simulated},
@@ -593,8 +649,8 @@ class ValueJudge::Bench {
   }
 
   [[nodiscard]] Result<bool> depends_on_order(const Region& region) const {
-    ASSAY_TRY(const Replayed one, replay_.run(region, {}));
-    ASSAY_TRY(const Replayed other, replay_.run(region, {.order = TieOrder::Reversed}));
+    ASSAY_TRY(const Replayed one, run(region, {}));
+    ASSAY_TRY(const Replayed other, run(region, {.order = TieOrder::Reversed}));
     if (!is_float(one.reference.view.dtype)) {
       ASSAY_TRY(const bool same, is_same_value(one.reference, other.reference));
       return !same;

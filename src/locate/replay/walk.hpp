@@ -90,7 +90,7 @@ struct Walk {
 
 /// For every value of mine at the boundary of a module call: what golden's operators make of the
 /// run under test's values recorded before it, in fp64 and in a simulation of the run under test's
-/// rounding, and how far mine is from that (walk_measure.hpp). A value is judged on the run under
+/// rounding, and how far mine is from that (value_judge.hpp). A value is judged on the run under
 /// test's own values, so nothing is inherited and every value is judged independently of the
 /// others.
 ///

@@ -174,8 +174,11 @@ def test_a_folder_whose_name_is_no_utf8_holds_the_dump(options, tmp_path, monkey
     paths = [name for name in options if name.startswith("debug.")]
     paths = [f"{name.rpartition('.')[0]}.path" for name in paths] or ["dump_path"]
     backend = get_backend(config_of({**options, **{name: os.fsdecode(folder) for name in paths}}))
-    # when a model runs, then it computes what it computes
-    runs(backend)
+    # when a model runs, then it computes what it computes, and what is said of it is text
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        runs(backend)
+    assert all(str(warning.message).encode() for warning in said)
     # and its files are in that folder
     files = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
     assert files

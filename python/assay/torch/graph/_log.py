@@ -17,6 +17,8 @@ import threading
 import time
 import warnings
 
+from assay._manifest import printable
+
 __all__ = ["EVENT", "logger", "tell"]
 
 EVENT = 35  # between WARNING (30) and ERROR (40)
@@ -75,7 +77,11 @@ logger = _make_logger()
 
 
 def tell(message: str) -> None:
-    """Warns through the logger, or as a UserWarning when the logger's level (ERROR by default) would hide it."""
+    """Warns through the logger, or as a UserWarning when the logger's level (ERROR by default) would hide it.
+
+    Bytes of a path that are no UTF-8 are escaped: what collects warnings may not be able to send them.
+    """
+    message = printable(message)
     if logger.isEnabledFor(logging.WARNING):
         logger.warning("%s", message)
     else:
