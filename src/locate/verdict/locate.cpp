@@ -175,7 +175,7 @@ class Locator {
     options.interrupted = options_.interrupted;
     options.padded = !tests_.padded.empty();
     for (const Finding& finding : tests_.findings) {
-      if (finding.kind == FindingKind::Weight && finding.golden_record != kNone)
+      if (finding.kind == FindingKind::Weight && has_values_of_golden(finding))
         options.other_leaves.push_back(other_leaf(finding));
       if (finding.kind == FindingKind::Attribute && finding.golden_operator != kNone)
         options.other_arguments.push_back({finding.mine_operator, finding.golden_operator});
@@ -186,6 +186,14 @@ class Locator {
       };
     }
     return options;
+  }
+
+  /// As many as golden's weight: no shard and no part of it, which are joined to be compared.
+  bool has_values_of_golden(const Finding& finding) const {
+    if (finding.golden_record == kNone || finding.mine_record == kNone) return false;
+    const InternedDims golden = golden_.run->records[finding.golden_record].shape;
+    const InternedDims mine = mine_.run->records[finding.mine_record].shape;
+    return golden && mine && element_count(*golden) == element_count(*mine);
   }
 
   OtherLeaf other_leaf(const Finding& finding) const {
