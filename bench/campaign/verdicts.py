@@ -77,6 +77,7 @@ HEALTHY = (
     Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, decode=32),
 )
 REWRITINGS = 8  # of one model
+IN_ONE_MODULE = ("scaled-values", "transposed")
 IN_KERNELS = ("weight", "constant", "kernel dense", "kernel sparse", "wiring")
 IN_SAMPLE = ("qwen3", "stablelm", "olmo2", "phi3", "gptj")  # small families
 
@@ -233,27 +234,35 @@ class Rewritten(Verdicts):
 
     def cases(self, seed: int) -> Iterator[Case]:
         """Model after model; all families before the first comes again."""
+        from bench.faults import rewrites
         from bench.faults.families import FAMILIES
 
         draw = random.Random(f"rewritten {seed}")
         for family in rounds(FAMILIES, draw):
-            yield from _rewritten(draw, family, REWRITINGS, draw.random() < 0.5)
+            kinds = tuple(draw.sample(sorted(rewrites.KINDS), REWRITINGS))
+            yield from _rewritten(draw, family, kinds, draw.random() < 0.5)
 
     def sample(self) -> Iterable[Case]:
-        """A few of three families."""
+        """A few of three families; a fault besides where what is written otherwise lies in one module."""
         draw = random.Random(SAMPLE_SEED)
-        for family in ("llama", "gpt2", "bloom"):
-            yield from _rewritten(draw, family, 3, shaped=False)
+        for family, kinds in (
+            ("llama", ("folded-norms", "permuted-heads", "scaled-values", "permuted-neurons")),
+            ("gpt2", ("transposed", "folded-head")),
+            ("bloom", ("from-the-end",)),
+        ):
+            for case in _rewritten(draw, family, kinds, shaped=False):
+                if "visible" not in case.name or any(f"-{kind}@" in case.name for kind in IN_ONE_MODULE):
+                    yield case
 
 
-def _rewritten(draw: random.Random, family: str, count: int, shaped: bool) -> Iterator[Case]:
-    """So many kinds of one new model, each healthy and with a fault."""
-    from bench.faults import faults, lab, program_faults, rewrites
+def _rewritten(draw: random.Random, family: str, rewritten: tuple[str, ...], shaped: bool) -> Iterator[Case]:
+    """Kinds of rewriting of one new model, each healthy and with a fault."""
+    from bench.faults import faults, lab, program_faults
 
     seed = (draw.randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED),)
     kinds = tuple(name for name, one in faults.KINDS.items() if one.group != program_faults.INPUTS and not one.needs)
     faulty = list(lab.fault_cases((family,), seed, kinds, (1.0,), ("visible",), shaped=shaped))
-    for kind in draw.sample(sorted(rewrites.KINDS), count):
+    for kind in rewritten:
         dtype = draw.choice(("bfloat16", "float32"))
         yield _case(lab.Case(family, seed[0], dtype=dtype, pair=kind, shaped=shaped), "OM")
         if faulty:
