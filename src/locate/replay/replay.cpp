@@ -667,7 +667,11 @@ class Replay::Machine {
     if (!cached_[i].empty()) {
       results = std::move(cached_[i]);
     } else {
-      Result<std::vector<Pair>> made = evaluate_both(with_arguments(call.op), call);
+      const auto other = how_.of_mine.arguments.find(call.op);
+      Result<std::vector<Pair>> made =
+          other == how_.of_mine.arguments.end()
+              ? evaluate_both(one, call)
+              : evaluate_both(with_arguments(one, other->second), call);
       if (!made) return fail(in_operator(one.name, made.error()));
       results = *std::move(made);
       if (call.constant && how_.draw == 0 && how_.of_mine.empty()) remember(call.op, one, results);
@@ -681,12 +685,9 @@ class Replay::Machine {
     return {};
   }
 
-  /// Golden's operator; with the arguments of mine's where these are tried.
-  [[nodiscard]] Operator with_arguments(size_t op) const {
-    Operator one = replay_.golden_.operators[op];
-    const auto other = how_.of_mine.arguments.find(op);
-    if (other != how_.of_mine.arguments.end())
-      one.attributes = replay_.mine_.operators[other->second].attributes;
+  /// Golden's operator with the arguments of one of mine's.
+  [[nodiscard]] Operator with_arguments(Operator one, size_t mine) const {
+    one.attributes = replay_.mine_.operators[mine].attributes;
     return one;
   }
 

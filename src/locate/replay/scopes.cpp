@@ -59,7 +59,7 @@ class Closer {
     return mine_.calls[replay_.boundaries()[boundary].call];
   }
 
-  /// Calls of each module in order, and when what is inside of each begins.
+  /// Calls of each module in order, and of each call the outputs that can be judged.
   void find_calls() {
     for (size_t i = 0; i < mine_.calls.size(); ++i)
       calls_[{mine_.calls[i].rank, mine_.calls[i].module}].push_back(i);
