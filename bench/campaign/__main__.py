@@ -30,6 +30,7 @@ from bench.campaign.agrees import Agrees
 from bench.campaign.campaign import FAILED, MISTAKE, OK, ROOT, SAMPLE_SEED, Campaign, Case, Result, Workplace
 from bench.campaign.damage import DamageOfRuns
 from bench.campaign.engine import Loop, clock, run_case, say_on_stderr
+from bench.campaign.factors import Factors
 from bench.campaign.fuzzing import Fuzzing
 from bench.campaign.gates import FaultyGates, HealthyGates
 from bench.campaign.jobs import Jobs
@@ -101,6 +102,7 @@ def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
         Verdicts(),
         HealthyPairs(),
         Rewritten(),
+        Factors(),
         HealthyGates(),
         FaultyGates(),
     )

@@ -494,6 +494,11 @@ def prepare(case: Case, model: torch.nn.Module, golden: torch.nn.Module, around:
                 parameter.data = parameter.data.t().contiguous().t()
 
 
+def has_fp64(family: str) -> bool:
+    """Whether the model runs in fp64: grouped products of experts have no kernel there."""
+    return not places_of(family).router and family not in _NO_FP64
+
+
 def fault_cases(
     families: tuple[str, ...],
     seeds: tuple[int, ...],
@@ -549,8 +554,8 @@ def healthy_cases(
         decodes = FAMILIES[family].decodes
         for seed in seeds:
             for pair in ("precision",) if coarse else pairs:
-                if pair == "fp64" and (places_of(family).router or family in _NO_FP64):
-                    continue  # grouped products have no fp64 kernel
+                if pair == "fp64" and not has_fp64(family):
+                    continue
                 if pair == "autocast" and family in _NO_AUTOCAST:
                     continue
                 if pair == "device" and DEVICE is None:
