@@ -151,6 +151,11 @@ TEST(VerdictText, HasNoNumberThatNobodyCanRead) {
   EXPECT_EQ(locate::percent_text(12.3), "more than 1000 %");
   EXPECT_EQ(locate::percent_text(9.9), "990 %");
   EXPECT_EQ(locate::percent_text(3.1), "310 %");
+  // Beyond what its type may have: 16 bits 5 %, 32 bits 0.5 %.
+  verdict.power = {.error = 0.07, .module = "model.norm", .step = 3, .allowed = 0.05};
+  EXPECT_NE(locate::sentence(verdict).find("errors up to 7 % of a value would not have been seen "
+                                           "in model.norm, step 3"),
+            std::string::npos);
   verdict.power.error = 0.004;
   EXPECT_NE(locate::sentence(verdict).find("errors above 0.4 % of a value"), std::string::npos);
 }

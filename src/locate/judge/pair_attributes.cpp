@@ -71,14 +71,6 @@ bool is_default(std::string_view operator_name, std::string_view name, const Arg
   return list != nullptr && list->empty();
 }
 
-/// Whole numbers that follow from how long a prompt is, or where in it a program is. All others are
-/// part of what an operator computes: how many of the largest, over which axis.
-bool is_place_or_size(std::string_view name) {
-  return is_one_of(name, {"start", "end", "step", "size", "length", "index", "split_size",
-                          "split_sizes", "repeats", "shape", "storage_offset", "stride",
-                          "output_size", "diagonal", "pad", "self", "other", "value"});
-}
-
 /// Names of arguments of either side that are no tensor on the other.
 std::set<std::string_view> names_of(const Operator& golden, const Operator& mine) {
   std::set<std::string_view> names;
@@ -125,7 +117,28 @@ bool equal_sizes(const Argument& golden, const Argument& mine) {
   return true;
 }
 
+/// The same axis, counted from the beginning or from the end of tensors of as many axes.
+bool equal_axes(const PairContext& pair, const Operator& golden, const Operator& mine,
+                const Argument& theirs, const Argument& ours) {
+  const auto* g = std::get_if<int64_t>(&theirs.value);
+  const auto* m = std::get_if<int64_t>(&ours.value);
+  if (g == nullptr || m == nullptr || golden.inputs.empty() || mine.inputs.empty()) return false;
+  const size_t first = golden.inputs.front().record, second = mine.inputs.front().record;
+  if (first >= pair.golden.run->records.size() || second >= pair.mine.run->records.size())
+    return false;
+  const InternedDims from = pair.golden.run->records[first].shape;
+  const InternedDims to = pair.mine.run->records[second].shape;
+  return from && to && from->size() == to->size() &&
+         std::abs(*g - *m) == static_cast<int64_t>(to->size());
+}
+
 }  // namespace
+
+bool is_place_or_size(std::string_view argument) {
+  return is_one_of(argument, {"start", "end", "step", "size", "length", "index", "split_size",
+                              "split_sizes", "repeats", "shape", "storage_offset", "stride",
+                              "output_size", "diagonal", "pad", "self", "other", "value"});
+}
 
 bool equal_arguments(const Argument& golden, const Argument& mine, bool whole_numbers) {
   if (is_of_host(golden) || is_of_host(mine)) return true;
@@ -173,7 +186,9 @@ void test_attributes(const PairContext& pair, PairTests* tests) {
       const auto is_equal = [&](bool whole) {
         return in_golden && in_mine
                    ? equal_arguments(theirs->second, ours->second, whole) ||
-                         (name == "size" && equal_sizes(theirs->second, ours->second))
+                         (name == "size" && equal_sizes(theirs->second, ours->second)) ||
+                         (name.starts_with("dim") &&
+                          equal_axes(pair, golden, mine, theirs->second, ours->second))
                    : is_default(mine.name, name, in_golden ? theirs->second : ours->second);
       };
       if (is_equal(whole_numbers) ||

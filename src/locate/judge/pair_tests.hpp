@@ -27,6 +27,10 @@ void test_topology(const PairContext& pair, PairTests* tests);
 /// Edges, and the anonymous leaves that they end at.
 void test_edges(const PairContext& pair, PairTests* tests);
 
+/// Of whole numbers: they follow from how long a prompt is, or where in it a program is. All others
+/// are part of what an operator computes: how many of the largest, over which axis.
+[[nodiscard]] bool is_place_or_size(std::string_view argument);
+
 /// True when two values of an argument mean the same to programs of different precision.
 /// whole_numbers   integers count, which they do only between runs of equal shapes
 [[nodiscard]] bool equal_arguments(const reference::aten::Argument& golden,

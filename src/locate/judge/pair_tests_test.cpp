@@ -283,6 +283,19 @@ TEST(AttributeRule, TakesMinusOneOfAViewForAnySize) {
             1u);
 }
 
+TEST(AttributeRule, CountsAnAxisFromEitherEnd) {
+  const auto turned = [](const std::string& arguments) {
+    return [=](TestRun* run, DType dtype) {
+      const Value x = run->value(dtype, {2, 1, 1}, {1, 2});
+      run->op("", "aten.transpose.int", {{"self", x}}, arguments, x);
+    };
+  };
+  // Of three axes the last but one is number 1.
+  const auto golden = turned(R"({"dim0":1,"dim1":2})");
+  EXPECT_THAT(tests_of(golden, turned(R"({"dim0":-2,"dim1":-1})")).findings, IsEmpty());
+  EXPECT_EQ(tests_of(golden, turned(R"({"dim0":-3,"dim1":2})")).findings.size(), 1u);
+}
+
 TEST(AttributeRule, OnlySuspectsAnArgumentThatOneSideDoesNotGive) {
   const auto attention = [](const std::string& arguments) {
     return [=](TestRun* run, DType dtype) {

@@ -241,6 +241,7 @@ void Replay::find_types() {
     peers_of[i] = &counts;
   }
   find_autocast(all);
+  find_parameter_type();
   if (all.size() < 2) return;
   for (size_t i = 0; i < boundaries_.size(); ++i) {
     if (!types_[i]) continue;
@@ -253,6 +254,20 @@ void Replay::find_types() {
       usual = usual_type(*peers_of[i], *types_[i], kLeastPeers, kPeers);
     if (usual && !is_deliberate(boundaries_[i], *types_[i])) types_[i] = usual;
   }
+}
+
+/// Of all of mine's parameters the narrowest.
+void Replay::find_parameter_type() {
+  const auto consider = [&](const std::string& leaf, DType type) {
+    if (is_float(type) && !is_buffer(leaf) &&
+        (!parameter_type_ || is_narrower(type, *parameter_type_)))
+      parameter_type_ = type;
+  };
+  for (const auto& [leaf, record] : mine_.leaves) {
+    const run::TensorRecord& one = mine_.run->records[record];
+    if (one.dtype && one.role != Role::Buffer) consider(leaf, *one.dtype);
+  }
+  for (const auto& [leaf, type] : mine_.leaf_types) consider(leaf, type);
 }
 
 /// Under autocast products are computed in a narrower type than all weights, between values that
@@ -356,11 +371,47 @@ const run::TensorRecord* Replay::leaf_of_mine(const std::string& leaf) const {
   return found == mine_.leaves.end() ? nullptr : &mine_.run->records[found->second];
 }
 
-DType Replay::leaf_type(const std::string& leaf, DType computed) const {
+std::optional<DType> Replay::stored_type(const std::string& leaf) const {
   const run::TensorRecord* record = leaf_of_mine(leaf);
-  if (record != nullptr && record->dtype) return *record->dtype;
+  if (record != nullptr && record->dtype) return record->dtype;
   const auto type = mine_.leaf_types.find(leaf);
-  return type != mine_.leaf_types.end() ? type->second : computed;
+  return type == mine_.leaf_types.end() ? std::nullopt : std::optional(type->second);
+}
+
+/// A buffer in a narrower type than every parameter is no choice of the run's type.
+DType Replay::leaf_type(const std::string& leaf, DType computed) const {
+  const DType stored = stored_type(leaf).value_or(computed);
+  const bool chosen = !parameter_type_ || !is_float(stored) || !is_buffer(leaf) ||
+                      !is_narrower(stored, *parameter_type_);
+  return chosen ? stored : computed;
+}
+
+DType Replay::rounding_type(const Region& region) const {
+  DType type = region.dtype;
+  if (autocast_ && is_narrower(*autocast_, type)) type = *autocast_;
+  for (const Region::Call& call : region.operators) {
+    for (const Use& use : golden_.operators[call.op].outputs) {
+      if (use.record >= golden_.run->records.size()) continue;
+      const std::optional<DType>& made = golden_.run->records[use.record].dtype;
+      if (made && is_float(*made) && info(*made).element_bits <= 8 && is_narrower(*made, type))
+        type = *made;
+    }
+  }
+  return type;
+}
+
+std::string Replay::narrowed_buffer(const Region& region) const {
+  for (const Region::Value& value : region.values) {
+    if (value.source != Region::Value::Source::Leaf || value.record == kNone) continue;
+    const std::string& leaf = state_.leaf(value.value);
+    const std::optional<DType>& golden = golden_.run->records[value.record].dtype;
+    const std::optional<DType> stored = stored_type(leaf);
+    if (golden && stored && is_float(*golden) && is_float(*stored) && is_buffer(leaf) &&
+        is_narrower(*stored, *golden))
+      return leaf + " is held in " + std::string(name(*stored)) + ", golden's in " +
+             std::string(name(*golden));
+  }
+  return {};
 }
 
 class Replay::Machine {

@@ -16,6 +16,7 @@
 #include "locate/program/pairing.hpp"
 #include "locate/program/storage_state.hpp"
 #include "locate/replay/close_choices.hpp"
+#include "tensor/float_grid.hpp"
 
 namespace assay::locate {
 
@@ -198,6 +199,14 @@ class Replay {
   [[nodiscard]] bool overwrites(const Region& region, const std::vector<std::string>& leaf) const;
   /// Whether mine has every parameter that the region reads, under golden's name.
   [[nodiscard]] bool has_parameters_of(const Region& region) const;
+  /// The narrowest type that rounding is forgiven in, golden's own casts to eight bits among them.
+  [[nodiscard]] DType rounding_type(const Region& region) const;
+  /// That of mine's narrowest parameter where it is narrower.
+  [[nodiscard]] DType parameter_type(DType type) const {
+    return parameter_type_ && is_narrower(*parameter_type_, type) ? *parameter_type_ : type;
+  }
+  /// A buffer that mine holds in a narrower type than golden, with both; "" for none.
+  [[nodiscard]] std::string narrowed_buffer(const Region& region) const;
   /// Precondition: the number is from a Region or Carried of this object.
   [[nodiscard]] const Carried& carried(size_t number) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence
@@ -235,6 +244,7 @@ class Replay {
   [[nodiscard]] bool is_buffer(const std::string& leaf) const;
   void find_types();
   void find_autocast(const TypeCounts& types);
+  void find_parameter_type();
   [[nodiscard]] TypeCounts types_of_products() const;
   [[nodiscard]] bool is_deliberate(const Boundary& boundary, DType type) const;
   [[nodiscard]] size_t recorded_by(ValueId golden, int64_t step) const;
@@ -251,6 +261,8 @@ class Replay {
   [[nodiscard]] std::string_view leaf_behind(const Region& region, size_t at) const;
   /// The run under test's record of the leaf that golden calls so; nullptr: it was not captured.
   [[nodiscard]] const run::TensorRecord* leaf_of_mine(const std::string& leaf) const;
+  /// Nothing where it is not known.
+  [[nodiscard]] std::optional<DType> stored_type(const std::string& leaf) const;
   [[nodiscard]] DType leaf_type(const std::string& leaf, DType computed) const;
 
   const Program& golden_;
@@ -261,6 +273,7 @@ class Replay {
   std::vector<std::optional<DType>> types_;  // by boundary
   // of the run under test's products, where they are narrower than its weights
   std::optional<DType> autocast_;
+  std::optional<DType> parameter_type_;  // the narrowest of mine
   std::unordered_map<ValueId, std::vector<size_t>>
       recorded_;                                  // by golden's value, in order of time
   std::unordered_map<ValueId, size_t> reshaped_;  // by golden's value: the first boundary

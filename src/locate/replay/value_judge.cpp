@@ -286,6 +286,7 @@ class ValueJudge::Bench {
               is_sum ? added_with_roundings(earlier, value.view.dtype) : Result<Tensor>(source));
     ASSAY_TRY(const Gap gap, measure_gap(value.view, source.view, rounded.view, narrower, false));
     set(gap, &judged->step);
+    judged->step.type = narrower;
     // An input must be what was handed over; an output may be rounded once more on its way out.
     judged->step.suspicious = (boundary.input && !is_sum) || is_beyond(gap);
     if (!judged->step.suspicious) return {};
@@ -479,7 +480,9 @@ class ValueJudge::Bench {
         (excess_of_whole(best) < kLuckyExcess || is_error_of_few(value, nearest.reference)))
       ASSAY_TRY_STATUS(widen_lucky_floor(boundary, value, region, way, masks, &best));
     set(best, &judged->step);
+    judged->step.type = replay_.rounding_type(region);
     judged->step.suspicious = is_beyond(best);
+    ASSAY_TRY_STATUS(add_narrowed_table(region, &judged->step));
     if (!judged->step.suspicious)
       return check_hidden_rows(boundary, value, nearest, region.dtype, masks);
     if (order_open) {
@@ -498,6 +501,24 @@ class ValueJudge::Bench {
     ASSAY_TRY_STATUS(judge_choices(region, way, value, nearest, masks, judged));
     if (judged->step.suspicious)
       ASSAY_TRY_STATUS(judge_choices_otherwise(region, ways, value, masks, judged));
+    return {};
+  }
+
+  /// A table that mine makes of a narrower buffer is golden's to rounding, however far the buffer's
+  /// own rounding moved it: that much would not be seen.
+  Status add_narrowed_table(const Region& region, WalkStep* step) const {
+    const Region::Value& table = region.values[0];
+    if (table.learned || table.floating) return {};
+    step->narrowed = replay_.narrowed_buffer(region);
+    if (step->narrowed.empty() || step->suspicious) return {};
+    ASSAY_TRY(const Replayed own, run(region, {}));
+    ASSAY_TRY(const Replayed golden, run(region, {.rounding = LeafRounding::None}));
+    const double moved = measure::relative_l2(golden.reference.view, own.reference.view);
+    step->type = replay_.parameter_type(step->type);
+    if (moved > limit_ * step->noise_floor)
+      step->noise_floor = moved / limit_;
+    else
+      step->narrowed.clear();
     return {};
   }
 
@@ -742,6 +763,7 @@ class ValueJudge::Bench {
                                " of the values before it";
     const std::optional<DType>& type = mine_.run->records[use_of(mine_, boundary).record].dtype;
     const std::optional<DType>& usual = replay_.type_at(i);
+    if (!step.narrowed.empty()) detail += "; " + step.narrowed;
     if (type && usual && *type != *usual)
       detail += "; it is computed in " + std::string(name(*type)) + ", its peers in " +
                 std::string(name(*usual));

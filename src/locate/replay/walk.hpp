@@ -27,6 +27,8 @@ struct WalkStep {
   std::string reason = {};  // why it was not judged; empty when it was
   bool on_path = false;     // the model's outputs are made of it
   bool unknown_to_golden = false;  // golden has no such value
+  DType type = DType::Float32;     // the narrowest that rounding is forgiven in
+  std::string narrowed = {};       // of a table: the buffer whose narrower type moved it the most
 };
 
 /// A parameter or buffer of mine that is not golden's.

@@ -161,8 +161,10 @@ struct Obligation {
 /// outputs would have been seen.
 struct Power {
   double error = NAN;  // relative L2; NaN: not known
-  std::string module;  // where it would have to be the largest
+  std::string module;  // where it would have to be the largest, in units of what its type may have
   int64_t step = 0;
+  double allowed = 1;    // the largest error that may pass unseen there
+  std::string why = {};  // what makes it as large; "" unless it is known
   /// Beside it: results that cancel, so that their rounding is as large as they are.
   size_t cancelled = 0;
 };

@@ -197,16 +197,15 @@ class Obligations {
     return values;
   }
 
-  /// At level O the operators are judged by themselves; their errors are relative to results that
-  /// may cancel. Another engine may keep its cache in four bits, which is said beside.
+  /// Another engine may keep its cache in four bits, which is said beside.
   [[nodiscard]] std::string too_little_power() const {
     const Power& power = verdict_.power;
-    if (verdict_.level == JudgedBy::Operators || stages_.across_engines ||
-        !(power.error > kLeastPower))
-      return {};
-    return "no fault was found, but in " + (power.module.empty() ? "the root" : power.module) +
-           ", step " + std::to_string(power.step) +
-           ", an error as large as the value itself would pass for rounding";
+    if (stages_.across_engines || !(power.error > power.allowed)) return {};
+    return "no fault was found, but in " + (power.module.empty() ? "the model" : power.module) +
+           ", step " + std::to_string(power.step) + ", " +
+           (power.error < 1 ? "errors up to " + percent_text(power.error) + " of the value"
+                            : std::string("an error as large as the value itself")) +
+           " would pass for rounding" + (power.why.empty() ? "" : ": " + power.why);
   }
 
   [[nodiscard]] std::string no_program() const {

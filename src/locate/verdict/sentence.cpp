@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "base/text.hpp"
+#include "locate/judge/pair_tests.hpp"
 #include "locate/verdict/verdict.hpp"
 #include "run/common_names.hpp"
 
@@ -207,8 +209,10 @@ std::string power_place(const Power& power) {
 
 std::string power_clause(const Power& power) {
   if (std::isnan(power.error)) return {};
-  if (power.error > kLeastPower)
-    return "an error as large as the values would not have been seen in " + power_place(power);
+  if (power.error > power.allowed)
+    return (power.error < 1 ? "errors up to " + percent(power.error) + " of a value"
+                            : std::string("an error as large as the values")) +
+           " would not have been seen in " + power_place(power);
   return "errors above " + percent(power.error) + " of a value would have been seen" +
          (power.cancelled == 0 ? ""
                                : ", but where values cancel to their rounding (" +
@@ -230,6 +234,22 @@ std::string choices_clause(const TokenChoices& tokens) {
                    counted(static_cast<uint64_t>(tokens.positions), "position") +
                    ", which noise may decide");
   return text;
+}
+
+/// Arguments that both programs show and that differ, although nothing that was judged does:
+/// "approximate 'tanh' against golden's default in model.layers.*.mlp.act (3 places) changes no more
+/// than rounding does"
+std::string arguments_clause(const Verdict& verdict) {
+  std::map<std::string, size_t> places;
+  for (const Finding& one : verdict.suspicions) {
+    if (one.kind == FindingKind::Attribute && !is_place_or_size(one.slot))
+      ++places[one.detail + " in " + run::layer_pattern(one.module)];
+  }
+  if (places.empty()) return {};
+  const auto& [first, count] = *places.begin();
+  return first + (count > 1 ? " (" + counted(count, "place") + ")" : "") +
+         (places.size() > 1 ? " and " + counted(places.size() - 1, "more argument") : "") +
+         (places.size() > 1 ? " change" : " changes") + " no more than rounding does";
 }
 
 std::string clean(const Verdict& verdict) {
@@ -277,6 +297,7 @@ std::string clean(const Verdict& verdict) {
   } else if (coverage.weights > 0) {
     add(&text, "all " + counted(coverage.weights_compared, "weight") + " are golden's");
   }
+  add(&text, arguments_clause(verdict));
   add(&text, choices_clause(verdict.tokens));
   add(&text, power_clause(verdict.power));
   add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
@@ -351,7 +372,7 @@ std::vector<std::string> checked_list(const Verdict& verdict) {
                     (one.open.empty() ? "" : ": " + one.open));
   if (const Power& power = verdict.power; !std::isnan(power.error))
     lines.push_back("power: " + power_clause(power) +
-                    (power.error > kLeastPower ? "" : "; least in " + power_place(power)));
+                    (power.error > power.allowed ? "" : "; least in " + power_place(power)));
   return lines;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "locate/judge/strict_kernels.hpp"
+#include "locate/noise/kernel_rounding.hpp"
 #include "locate/program/owner.hpp"
 #include "locate/verdict/obligations.hpp"
 #include "run/common_names.hpp"
@@ -552,29 +553,49 @@ class Composer {
 
   /// The largest of the errors that no limit would have shown, inside operators and between them.
   void find_power() {
-    // Where one such place leaves the rest without a judgement it is the power (too_little_power()).
-    const bool others_are_judged = verdict_.level == JudgedBy::Operators || stages_.across_engines;
-    const auto consider = [&](double error, const std::string& module, int64_t step) {
+    const auto consider = [&](double error, double allowed, const std::string& module, int64_t step,
+                              const std::string& why, bool may_cancel) {
       Power& power = verdict_.power;
       if (!std::isfinite(error) || error <= 0) return;
-      if (others_are_judged && error > kLeastPower)
+      if (may_cancel && error > 1)
         ++power.cancelled;
-      else if (!(error <= power.error))
-        power = {error, module, step, power.cancelled};
+      else if (!(error / allowed <= power.error / power.allowed))
+        power = {error, module, step, allowed, why, power.cancelled};
     };
     if (verdict_.level == JudgedBy::Operators && stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) {
         if (output.state != OwnError::State::Judged) continue;
         const auto [place, step] = place_of(output);
-        consider(own_error_limit(output.dtype) * output.floor_l2, place, step);
+        // An operator's error is relative to its result, which may cancel.
+        consider(own_error_limit(output.dtype) * output.floor_l2,
+                 unseen_in(output.dtype, record_of(output)), place, step, "", true);
       }
     }
     if (stages_.walk == nullptr) return;
     for (const WalkStep& step : stages_.walk->steps) {
       const ModuleCall& call = stages_.mine->calls[step.call];
+      const Use* use = use_of(step);
       if (step.on_path && step.reason.empty())
-        consider(stages_.walk->limit * step.noise_floor, call.module, call.step);
+        consider(stages_.walk->limit * step.noise_floor,
+                 unseen_in(step.type, use == nullptr ? kNone : use->record), call.module, call.step,
+                 step.narrowed, stages_.across_engines);
     }
+  }
+
+  /// Of few values, as one number that is nearly zero, the size says nothing.
+  double unseen_in(DType type, size_t record) const {
+    if (stages_.mine->run != nullptr && record < stages_.mine->run->records.size()) {
+      const InternedDims shape = stages_.mine->run->records[record].shape;
+      if (shape && element_count(*shape).value_or(0) <= kFewToAverage) return 1;
+    }
+    const int bits = info(type).element_bits;
+    return bits <= 8 ? 1 : bits <= 16 ? kUnseen16 : kUnseen32;
+  }
+
+  size_t record_of(const OwnError& output) const {
+    if (output.op == kNone) return output.record;
+    const std::vector<Use>& uses = stages_.mine->operators[output.op].outputs;
+    return output.output < uses.size() ? uses[output.output].record : kNone;
   }
 
   /// (module, step); of an ATB operation (its node, step).

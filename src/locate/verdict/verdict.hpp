@@ -44,9 +44,9 @@ struct Stages {
 
 /// Share of operators that must be judged before a run may be called clean.
 inline constexpr double kCleanCoverage = 0.95;
-/// A value between operators in which an error of this share of its size would not be seen was not
-/// judged.
-inline constexpr double kLeastPower = 1;
+/// Share of a value that an error may have and pass for rounding, in a run that is called clean:
+/// of 16 bits, of more; of less all of it.
+inline constexpr double kUnseen16 = 0.05, kUnseen32 = 0.005;
 /// The same finding in this many layers is one of the program, not of a layer.
 inline constexpr size_t kSystematicLayers = 3;
 

@@ -279,9 +279,9 @@ TEST(Verdict, AnErrorOfAnAtbOperationIsOfItsRecord) {
   run.mine.run = &atb;
   run.own.outputs.front().op = kNone;
   run.own.outputs.front().record = 0;
-  run.own.outputs.front().floor_l2 = 0.25;
+  run.own.outputs.front().floor_l2 = 0.0022;
   run.own.outputs.back().op = kNone;  // nor is its file known
-  run.own.outputs.back().floor_l2 = 0.125;
+  run.own.outputs.back().floor_l2 = 0.0001;
   // when nothing else is wrong
   const Verdict verdict = compose_verdict(run.stages());
   // then its record says where the most would have passed
