@@ -159,6 +159,7 @@ class Walker {
   /// judged without them.
   void judge_around_open_orders() {
     if (std::ranges::none_of(judged_, &Judged::order_open)) return;
+    judge_by_whole_calls();
     std::vector<bool> unusable(judged_.size(), false);
     for (size_t i = 0; i < judged_.size(); ++i) values_.add_carried(i, &judged_[i]);
     for (size_t i = 0; i < judged_.size(); ++i) {
@@ -172,6 +173,28 @@ class Walker {
       } else {
         unusable[i] = true;
       }
+    }
+  }
+
+  /// What is recorded inside of a module may be in an open order that its result is not: experts
+  /// sort their tokens, and put them back. On the module's inputs alone the result is judged.
+  void judge_by_whole_calls() {
+    const std::vector<Boundary>& all = replay_.boundaries();  // by rank, then time
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (!judged_[i].order_open || all[i].input) continue;
+      const ModuleCall& call = mine_.calls[all[i].call];
+      std::vector<bool> unusable(judged_.size(), false);
+      bool any = false;
+      for (size_t k = i; k-- > 0;) {
+        const ModuleCall& other = mine_.calls[all[k].call];
+        const bool earlier = other.module == call.module && all[k].call != all[i].call;
+        if (other.rank != call.rank || other.step != call.step || earlier) break;
+        unusable[k] = other.module != call.module && is_inside(other.module, call.module);
+        any = any || unusable[k];
+      }
+      if (!any) continue;
+      Judged whole = values_.judge(i, unusable);
+      if (!whole.order_open) judged_[i] = std::move(whole);
     }
   }
 
