@@ -3,11 +3,14 @@
 #include "locate/replay/scopes.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <random>
 #include <tuple>
 
 #include "base/thread_pool.hpp"
 #include "locate/program/owner.hpp"
+#include "measure/metrics.hpp"
 #include "reference/wide.hpp"
 
 namespace assay::locate {
@@ -50,6 +53,10 @@ class Closer {
 
  private:
   using Calls = std::vector<size_t>;  // indices into the run under test's calls
+  struct Turned {
+    Tensor value;
+    double rounding;  // what rounding explains of the difference
+  };
 
   static size_t depth_of(std::string_view module) {
     return module.empty() ? 0 : 1 + static_cast<size_t>(std::ranges::count(module, '.'));
@@ -145,14 +152,18 @@ class Closer {
   void close_between() {
     const std::set<size_t> read = values_behind_right_ones();
     const std::set<size_t> wrong = open_;
+    std::set<size_t> taken = wrong;  // and what was handed on of them
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (judged_[i].handed_over && taken.contains(judged_[i].recorded.front())) taken.insert(i);
+    }
     for (const size_t i : wrong) {
       if (stopped()) return;
-      const std::set<size_t> passed = judge_without(i, wrong);
+      const std::set<size_t> passed = judge_without(i, taken);
       if (passed.empty()) continue;
       closed_.values[i] = true;
       open_.erase(i);
       for (const size_t value : passed) {
-        if (read.contains(value)) continue;
+        if (read.contains(value) || !open_.contains(value)) continue;
         closed_.values[value] = true;
         open_.erase(value);
       }
@@ -180,10 +191,12 @@ class Closer {
     for (size_t round = 0; round < kMostRounds; ++round) {
       at_hand_.add_carried(i, &judged);
       const size_t known = passed.size();
-      for (const size_t value : judged.recorded) {
-        if (!wrong.contains(value)) continue;
-        passed.insert(value);
-        unusable[value] = true;
+      for (size_t value : judged.recorded) {
+        for (; wrong.contains(value) && !unusable[value]; value = judged_[value].recorded.front()) {
+          passed.insert(value);
+          unusable[value] = true;
+          if (!judged_[value].handed_over) break;
+        }
       }
       if (passed.size() == known) break;
       judged = at_hand_.judge(i, unusable);
@@ -289,6 +302,8 @@ class Closer {
   /// With mine's value in golden's program, and nothing else of what is inside the module, what the
   /// module returns would be another. Or it would be with a difference as large whose signs are
   /// drawn: then this one was made to have no effect, as what is added to all scores of a softmax.
+  /// That is also told by the two effects alone, where both drown: mine's moves what is returned by
+  /// no larger a part of what the drawn one does than rounding is of the difference.
   /// Asked once of a value in all steps.
   bool is_shown(size_t opening, size_t call, const std::vector<bool>& dropped, const Replay& replay,
                 const ValueJudge& values) {
@@ -300,23 +315,28 @@ class Closer {
     if (!fresh) return found->second;
     std::vector<bool> unusable = dropped;
     unusable[opening] = false;
-    const Result<Tensor> turned = with_drawn_signs(opening, replay);
+    const Result<Turned> turned = with_drawn_signs(opening, replay);
     found->second = std::ranges::any_of(outputs_of_.at(call), [&](size_t output) {
       const Result<Region> whole = replay.plan(output), with = replay_.plan(output, unusable);
       if (!whole || !with) return false;
       const Result<Replayed> right = replay.run(*whole, {});
-      const auto shows = [&](const How& how) {
+      const auto effect = [&](const How& how) {
         const Result<Replayed> moved = replay_.run(*with, how);
-        return right && moved && values.effect(*right, *moved, whole->dtype).is_shown();
+        return right && moved ? values.effect(*right, *moved, whole->dtype) : Effect{};
       };
-      return shows({}) || (turned && shows({.of_mine = {.value = &*turned, .boundary = opening}}));
+      const Effect mine = effect({});
+      if (mine.is_shown() || !turned) return mine.is_shown();
+      const Effect drawn = effect({.of_mine = {.value = &turned->value, .boundary = opening}});
+      const double rounding = at_hand_.limit() * turned->rounding;
+      return drawn.is_shown() || (rounding * kShown < 1 && !drawn.is_none() &&
+                                  mine.relative < rounding * drawn.relative);
     });
     return found->second;
   }
 
   /// What golden's program makes of the module's inputs there, and mine's difference from it with
   /// other signs.
-  [[nodiscard]] Result<Tensor> with_drawn_signs(size_t opening, const Replay& replay) const {
+  [[nodiscard]] Result<Turned> with_drawn_signs(size_t opening, const Replay& replay) const {
     ASSAY_TRY(const Tensor mine, load_use(mine_, use_of(mine_, replay_.boundaries()[opening])));
     ASSAY_TRY(const Region region, replay.plan(opening));
     ASSAY_TRY(const Replayed golden, replay.run(region, {}));
@@ -328,7 +348,9 @@ class Closer {
       const double difference = ours.values[i] - made.values[i];
       made.values[i] += signs() % 2 == 0 ? difference : -difference;
     }
-    return reference::to_tensor(std::move(made));
+    const double floor = measure::relative_l2(golden.reference.view, golden.simulated.view);
+    const double difference = measure::relative_l2(golden.reference.view, mine.view);
+    return Turned{reference::to_tensor(std::move(made)), floor / difference};
   }
 
   /// What was made of values inside of closed modules in other ways than by their outputs.
@@ -357,10 +379,22 @@ class Closer {
   /// them is right: mine computes with them in another way, or not with them.
   void close_parts() {
     if (options_.other_leaves.empty() && options_.other_arguments.empty()) return;
+    const bool dropped = std::ranges::any_of(dropped_, std::identity());
+    std::optional<Replay> around;  // without what is inside of closed modules
+    std::optional<ValueJudge> values_around;
+    if (dropped) {
+      around.emplace(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped_,
+                     rewritten());
+      values_around.emplace(golden_, mine_, pairing_, options_, *around, gate_);
+    }
+    around_ = dropped ? &*values_around : &at_hand_;
     for (size_t i = 0; i < judged_.size(); ++i) {
       if (replay_.boundaries()[i].golden == kNoValue) continue;
       if (Result<Region> region = replay_.plan(i)) regions_.emplace(i, *std::move(region));
+      if (!dropped || dropped_[i]) continue;
+      if (Result<Region> region = around->plan(i)) regions_around_.emplace(i, *std::move(region));
     }
+    if (!dropped) regions_around_ = regions_;
     for (const OtherLeaf& leaf : options_.other_leaves) {
       if (!stopped() && is_closed(leaf)) closed_.leaves.insert(leaf.name);
     }
@@ -377,8 +411,9 @@ class Closer {
         [&](const Region& region) { return replay_.reads(region, leaf.golden); },
         [&](const Region& region) {
           overwritten = overwritten && replay_.overwrites(region, leaf.golden);
-          return leaf.other_shape ? Effect{.excess = kShown} : at_hand_.effect(region, others);
-        });
+          return leaf.other_shape ? Effect{.excess = kShown} : around_->effect(region, others);
+        },
+        false);
     return closed || (overwritten && is_right_where([&](const Region& region) {
                         return replay_.reads(region, leaf.golden);
                       }));
@@ -391,15 +426,16 @@ class Closer {
       return std::ranges::find(region.operators, one.golden, &Region::Call::op) !=
              region.operators.end();
     };
-    return is_closed_where(runs,
-                           [&](const Region& region) { return at_hand_.effect(region, others); });
+    return is_closed_where(
+        runs, [&](const Region& region) { return around_->effect(region, others); }, true);
   }
 
-  /// All values whose regions hold it are right or closed, and there are some.
+  /// All values around closed modules whose regions hold it are right or closed, and there are
+  /// some.
   template <typename Holds>
   [[nodiscard]] bool is_right_where(const Holds& holds) const {
     bool any = false;
-    for (const auto& [i, region] : regions_) {
+    for (const auto& [i, region] : regions_around_) {
       if (!holds(region)) continue;
       any = true;
       if (!closed_.values[i] && !is_right(judged_[i])) return false;
@@ -407,20 +443,23 @@ class Closer {
     return any;
   }
 
-  /// And one of them was closed, or mine's part would have shown in it, or has no effect on any.
+  /// And a value that was made with it was closed, or mine's part would have shown. It `may_be_idle`
+  /// when it may have no effect at all: a weight has none here that no token chose.
   template <typename Holds, typename EffectOf>
-  [[nodiscard]] bool is_closed_where(const Holds& holds, const EffectOf& effect_of) const {
+  [[nodiscard]] bool is_closed_where(const Holds& holds, const EffectOf& effect_of,
+                                     bool may_be_idle) const {
     if (!is_right_where(holds)) return false;
-    bool shown = false, none = true;
     for (const auto& [i, region] : regions_) {
-      if (!holds(region)) continue;
-      if (closed_.values[i]) return true;
-      if (shown) continue;
-      const Effect effect = effect_of(region);
-      shown = effect.is_shown();
-      none = none && effect.is_none();
+      if (closed_.values[i] && holds(region)) return true;
     }
-    return shown || none;
+    bool idle = may_be_idle;
+    for (const auto& [i, region] : regions_around_) {
+      if (!holds(region)) continue;
+      const Effect effect = effect_of(region);
+      if (effect.is_shown()) return true;
+      idle = idle && effect.is_none();
+    }
+    return idle;
   }
 
   [[nodiscard]] bool stopped() const {
@@ -443,7 +482,9 @@ class Closer {
   std::map<size_t, std::vector<size_t>> outputs_of_;    // boundaries, by call
   std::map<size_t, std::set<size_t>> scopes_;           // calls, by depth
   std::map<std::tuple<std::string, std::string, std::string, bool>, bool> shown_;
-  std::map<size_t, Region> regions_;  // by boundary, of replay_
+  std::map<size_t, Region> regions_;         // by boundary, of replay_
+  std::map<size_t, Region> regions_around_;  // of a replay without what is inside of closed modules
+  const ValueJudge* around_ = nullptr;       // of that replay
 };
 
 }  // namespace

@@ -26,6 +26,7 @@ FAMILY_OF = {
     "scaled-feed-forward": "qwen3",
     "negated-feed-forward": "olmo2",
     "permuted-neurons": "qwen3",
+    "permuted-experts": "olmoe",
     "one-plus": "qwen3",
     "transposed": "gpt2",
     "shifted": "phi3",
