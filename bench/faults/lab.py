@@ -17,7 +17,7 @@ import torch
 
 import assay
 from assay.twin import drive
-from bench.faults import captures, faults, kernels, ports, program_faults, rewrites, thresholds
+from bench.faults import captures, faults, kernels, ports, program_faults, rewrites, thresholds, trained
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 _NO_FP64 = ("xglm",)  # fills its mask with a number that is too large for the type of the mask
@@ -208,6 +208,8 @@ class Laboratory:
 
     def tokens(self, case: Case) -> torch.Tensor:
         """The prompt of a seed, and behind it the tokens of the steps."""
+        if FAMILIES[case.family].trained:
+            return trained.tokens(case.seed, case.decode)
         length = LENGTHS[case.seed % len(LENGTHS)] + case.decode
         tokens = prompt(case.seed, length, vocabulary=FAMILIES[case.family].vocabulary)
         if case.shaped:

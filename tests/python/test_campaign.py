@@ -709,7 +709,7 @@ def test_verdicts_are_counted_by_level_family_kind_and_pair() -> None:
 def test_the_cases_of_a_seed_are_a_fair_sample() -> None:
     pytest.importorskip("transformers")
     from bench.campaign import verdicts
-    from bench.faults.families import FAMILIES, LARGER
+    from bench.faults.families import DRAWN, LARGER
 
     drawn = verdicts.Verdicts()
     cases = list(itertools.islice(drawn.cases(2), 800))
@@ -717,8 +717,8 @@ def test_the_cases_of_a_seed_are_a_fair_sample() -> None:
     assert len({case.name for case in cases}) == 800
     assert [drawn.case_of(case.name) for case in cases] == cases
     families = [case.name.partition("-")[0] for case in cases]
-    assert {family: families.count(family) for family in FAMILIES}.keys() == set(families)
-    assert max(map(families.count, FAMILIES)) - min(map(families.count, FAMILIES)) <= 16  # two models
+    assert {family: families.count(family) for family in DRAWN}.keys() == set(families)
+    assert max(map(families.count, DRAWN)) - min(map(families.count, DRAWN)) <= 16  # two models
     in_sample = {case.name.partition("-")[0] for case in drawn.sample()}
     assert in_sample == {*LARGER, *verdicts.IN_SAMPLE}
 
