@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FAMILY = "smollm2"
 LEVELS = "OM"
-TOGETHER = 5  # cases of one text that follow each other
+TOGETHER = 16  # cases of one text that follow each other: to load the model takes as long as two verdicts
 PLAIN = (
     *("threads", "mkldnn", "batch", "decomposed", "fused", "chunked", "math", "loaded", "recreated", "autocast"),
     *("inference", "cached", "padded", "columns", "lora", "int8", "int4", "fp8", "fp64"),

@@ -143,19 +143,21 @@ class Verdicts(Campaign):
 
         of_lab, _, _ = case.name.rpartition("@")
         verdicts = {}
+        said = {}  # for who reads the results
         reasons = []
         sizes_of = {"size": -1.0, "rounding": -1.0}
         for result in self._laboratory_of(case, work).run(lab.case_of(of_lab)):
             if result.level == "":
                 return {"outcome": OK, "verdicts": {NOT_PLANTED: result.outcome}}
             verdicts[result.level] = judged = judge(result)
+            said[result.level] = result.sentence
             sizes_of = {"size": result.size, "rounding": result.rounding}
             if judged in (*MISTAKES, BELOW):
                 where = f"planted in {result.place}; " if result.place else ""
                 sizes = f"it moves the output by {result.size:.2%}; " if judged in (MISSED, BELOW) else ""
                 reasons.append(f"{result.level}: {judged}: {where}{sizes}{result.sentence}")
         wrong = any(judged in MISTAKES for judged in verdicts.values())
-        done = {"outcome": MISTAKE if wrong else OK, "reason": "; ".join(reasons), "verdicts": verdicts}
+        done = {"outcome": MISTAKE if wrong else OK, "reason": "; ".join(reasons), "verdicts": verdicts, "said": said}
         listed = BELOW in verdicts.values()
         return {**done, "listed": listed, **sizes_of}
 
