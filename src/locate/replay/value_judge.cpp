@@ -119,6 +119,14 @@ bool has_padded_columns(const Dims& mine, const Dims& golden) {
          mine[mine.size() - 1] > golden[golden.size() - 1];
 }
 
+bool has_last_rows(const Dims& mine, const Dims& golden) {
+  const size_t axes = mine.size();
+  if (axes < 2 || axes != golden.size() || mine[axes - 2] >= golden[axes - 2]) return false;
+  Dims as_many = golden;
+  as_many[axes - 2] = mine[axes - 2];
+  return mine == as_many;
+}
+
 class ValueJudge::Bench {
  public:
   Bench(const Program& golden, const Program& mine, const Pairing& pairing,
@@ -180,6 +188,12 @@ class ValueJudge::Bench {
     const Result<Replayed> right = replay_.run(region, {});
     const Result<Replayed> moved = replay_.run(region, {.of_mine = others});
     return right && moved ? effect(*right, *moved, region.dtype) : Effect{};
+  }
+
+  [[nodiscard]] Result<Tensor> reference(size_t i) const {
+    ASSAY_TRY(const Region region, replay_.plan(i, {}));
+    ASSAY_TRY(Replayed replayed, run(region, {}));
+    return std::move(replayed.reference);
   }
 
   /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
@@ -609,10 +623,19 @@ class ValueJudge::Bench {
     return padding->second.shown_rows(value.view.shape);
   }
 
+  static TensorView last_rows(const Tensor& tensor, const Tensor& like) {
+    const size_t axis = tensor.view.shape.size() - 2;
+    const int64_t count = like.view.shape[axis];
+    return reference::section(tensor.view, axis, tensor.view.shape[axis] - count, count);
+  }
+
   /// Over the rows that mine computed.
   [[nodiscard]] Result<Gap> measure_rows(const Boundary& boundary, const Tensor& value,
                                          const Replica& golden, DType dtype, bool masks,
                                          NoiseOf noise = NoiseOf::OneDraw) const {
+    if (boundary.last_rows && has_last_rows(value.view.shape, golden.reference.view.shape))
+      return measure_gap(value.view, last_rows(golden.reference, value),
+                         last_rows(golden.simulated, value), dtype, masks, noise);
     if (const auto shown = shown_rows(boundary, value);
         shown && value.view.shape == golden.reference.view.shape) {
       ASSAY_TRY(const Tensor mine, some_rows(value, *shown));
@@ -777,6 +800,7 @@ Effect ValueJudge::effect(const Replayed& right, const Replayed& moved, DType dt
 Effect ValueJudge::effect(const Region& region, const Substitutes& others) const {
   return bench_->effect(region, others);
 }
+Result<Tensor> ValueJudge::reference(size_t boundary) const { return bench_->reference(boundary); }
 std::string ValueJudge::shape_difference(size_t boundary) const {
   return bench_->shape_difference(boundary);
 }

@@ -180,6 +180,11 @@ class Search {
     return axis.size > 1 && axis.outer * axis.inner >= kWitnesses;
   }
 
+  /// What is alike for all tokens is a parameter's doing.
+  [[nodiscard]] std::string of_features(size_t axis, const std::string& parameter) const {
+    return axis + 1 == shape().size() ? ": a " + parameter + " is missing, or another one" : "";
+  }
+
   /// A factor for every place of an axis: a missing or wrong weight of a norm, a scale of a
   /// quantisation.
   void try_factors_of_places() {
@@ -202,8 +207,8 @@ class Search {
       const double error = relative(sum, right_square_);
       if (places_that_are_wrong(axis).size() < products.size()) continue;  // told better by place
       offer(error, [&] {
-        return "every place of " + axis_text(k) +
-               " has a factor of its own: a weight is missing, or another one";
+        return "every place of " + axis_text(k) + " has a factor of its own" +
+               of_features(k, "weight");
       });
     }
   }
@@ -225,7 +230,7 @@ class Search {
       });
       offer(relative(sum, right_square_), [&] {
         return "the difference is the same number for each place of " + axis_text(k) +
-               ": a bias is missing, or another one";
+               of_features(k, "bias");
       });
     }
   }
@@ -542,14 +547,12 @@ class Search {
     const int64_t inner = axis.inner;
     if (places.front() == 0 && places.back() == axis.size - 2) {
       return offer_place(
-          error_without([=](int64_t i) { return i / inner % axis.size != axis.size - 1; }), [&] {
-            return "every place of " + axis_text(k) +
-                   " but the last: as without the causal mask, or with another one";
-          });
+          error_without([=](int64_t i) { return i / inner % axis.size != axis.size - 1; }),
+          [&] { return "every place of " + axis_text(k) + " but the last differs"; });
     }
     if (places.front() == 1) {
       return offer_place(error_without([=](int64_t i) { return i / inner % axis.size != 0; }), [&] {
-        return "every place of " + axis_text(k) + " but the first: as with wrong positions";
+        return "every place of " + axis_text(k) + " but the first differs";
       });
     }
     return false;
@@ -595,10 +598,8 @@ class Search {
           return "head " + std::to_string(places[0] / length) + " of " + std::to_string(heads);
       }
     }
-    const bool at_edge = places.front() == 0 || places.back() == axis.size - 1;
     return "the range [" + std::to_string(places.front()) + ", " +
-           std::to_string(places.back() + 1) + ") of " + axis_text(k) +
-           (at_edge && 2 * length <= axis.size ? " (padding?)" : "");
+           std::to_string(places.back() + 1) + ") of " + axis_text(k);
   }
 
   /// One factor for the chosen values.
