@@ -309,7 +309,9 @@ class Laboratory:
         if size == 0 and case.kind:
             yield Result(case, "", place, "not planted: the model's output is the same")
             return
-        rivals = thresholds.first_beyond(self._golden_outputs[golden], thresholds.outputs(mine))
+        rivals: dict[str, Optional[str]] = {}
+        if not FAMILIES[case.family].trained:
+            rivals = thresholds.first_beyond(self._golden_outputs[golden], thresholds.outputs(mine))
         prefix = site.family.layer.format("")
         for level in self._levels:
             if level == "B" and case.kind and not place.startswith(prefix):

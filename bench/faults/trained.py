@@ -81,15 +81,19 @@ def config(attention: str, _width: int, _heads: Any) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _weights() -> dict[str, torch.Tensor]:
+    """By name, kept beside the package: to make them of their codes takes ten seconds."""
+    from safetensors.torch import load_file, save_file
     from transformers import LlamaForCausalLM
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-    with torch.device("meta"):
-        named = LlamaForCausalLM(config("sdpa", 0, None))
-    loaded: dict[str, torch.Tensor] = load_gguf_checkpoint(str(_file()), return_tensors=True, model_to_load=named)[
-        "tensors"
-    ]
-    return loaded
+    kept = WHEELS / "weights.safetensors"
+    if not kept.exists():
+        with torch.device("meta"):
+            named = LlamaForCausalLM(config("sdpa", 0, None))
+        loaded = load_gguf_checkpoint(str(_file()), return_tensors=True, model_to_load=named)["tensors"]
+        save_file({name: tensor.contiguous() for name, tensor in loaded.items()}, f"{kept}.part")
+        Path(f"{kept}.part").replace(kept)
+    return load_file(kept)
 
 
 def load(attention: str) -> torch.nn.Module:

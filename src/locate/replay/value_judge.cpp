@@ -347,6 +347,11 @@ class ValueJudge::Bench {
       modules.insert(modules.end(), earlier.begin(), earlier.end());
     }
     Owner owner = name_owner(mine_.calls[boundary.call].module, boundary.input, modules);
+    // A list of modules computes nothing: it was the module that made the value.
+    const auto maker = std::ranges::find_if(region.operators.rbegin(), region.operators.rend(),
+                                            &Region::Call::floating);
+    if (boundary.input && maker != region.operators.rend() && !is_called(owner.module))
+      owner.module = golden_.operators[maker->op].module;
     judged->step.owner = owner.module;
     if (!judged->step.suspicious) return {};
     // Only for what is said about it: without the values behind earlier steps it is as wrong.
@@ -358,6 +363,11 @@ class ValueJudge::Bench {
     if (region.around != kNone) blame_shape(region.around, &finding);
     judged->finding = std::move(finding);
     return {};
+  }
+
+  [[nodiscard]] bool is_called(std::string_view module) const {
+    return std::ranges::any_of(golden_.calls,
+                               [&](const ModuleCall& call) { return call.module == module; });
   }
 
   /// The value was judged without one of mine that has another shape than golden's, and is wrong:
@@ -717,7 +727,9 @@ class ValueJudge::Bench {
     finding.module = std::move(owner.module);
     if (owner.also != finding.module) finding.also = std::move(owner.also);
     finding.node = call.module;
-    finding.op_type = call.type;
+    const auto owning = std::ranges::find_if(
+        golden_.calls, [&](const ModuleCall& one) { return one.module == finding.module; });
+    finding.op_type = owning == golden_.calls.end() ? call.type : owning->type;
     finding.slot = use.slot;
     finding.time = use.time;
     finding.mine_record = use.record;

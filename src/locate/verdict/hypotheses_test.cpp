@@ -248,11 +248,27 @@ TEST_P(Seeds, NamesRowsThatAreWrong) {
   EXPECT_EQ(explained(right_, wrong).sentence, "only the range [0, 2) of axis 1 differs");
 }
 
-TEST_P(Seeds, NamesAHeadThatIsWrong) {
+TEST_P(Seeds, NamesARowOfZeros) {
+  const Wide wrong = changed(right_, [](double x, int64_t i) { return i / 48 % 8 == 7 ? 0 : x; });
+  EXPECT_EQ(explained(right_, wrong).sentence, "place 7 of axis 1 is zero");
+}
+
+TEST_P(Seeds, NamesRowsOfAWeightThatAreExchanged) {
+  const Wide weight = random_values({48, 32}, GetParam() + 9);
+  const Wide wrong = moved(weight, [](int64_t i) {
+    const int64_t block = i / 32 / 6;  // of eight
+    return i + (block == 2 ? 6 : block == 3 ? -6 : 0) * 32;
+  });
+  EXPECT_EQ(explained(weight, wrong, {2, 4, 8, 16}).sentence,
+            "[12, 18) and [18, 24) of axis 0 are exchanged");
+}
+
+// Whether it is a head a tensor does not tell: a table of angles has none.
+TEST_P(Seeds, NamesARangeOfColumnsThatIsWrong) {
   const Wide other = random_values({6, 8, 48}, GetParam() + 50);
   const Wide wrong =
       changed(right_, [&](double x, int64_t i) { return i % 48 / 8 == 3 ? other.data()[i] : x; });
-  EXPECT_EQ(explained(right_, wrong, {6}).sentence, "only head 3 of 6 differs");
+  EXPECT_EQ(explained(right_, wrong, {6}).sentence, "only the range [24, 32) of axis 2 differs");
 }
 
 // What is so for any fault that the last token does not see is no sign of a missing mask.

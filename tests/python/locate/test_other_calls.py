@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from bench.faults import captures, families  # noqa: E402
+from bench.faults import captures, families, kernels  # noqa: E402
 
 import assay  # noqa: E402
 
@@ -128,6 +128,23 @@ def test_a_weight_of_zeros_is_said_to_be_zero(tmp_path: Path, model: Any, level:
         mine.model.layers[2].mlp.up_proj.weight.zero_()
     found = verdict(golden, captured(mine, tmp_path / "mine", all_logits), level)
     assert "weight differs from golden's: all values are zero" in found.sentence
+
+
+def test_the_owner_is_a_module_that_is_called(tmp_path: Path, model: Any) -> None:
+    golden = captured(model, tmp_path / "golden", all_logits)
+    mine = families.narrowed(model, torch.bfloat16)
+    adds: list[int] = []
+
+    def half_of_first(call: Any, args: Any, kwargs: Any) -> Any:
+        adds.append(1)
+        return call(0.5 * args[0] if len(adds) == 1 else args[0], *args[1:], **kwargs)
+
+    wrong = kernels.on_arguments(("add",), half_of_first)
+    with kernels.Kernels(mine, "model.layers.1", wrong, own=True):
+        run = captured(mine, tmp_path / "mine", all_logits)
+    found = verdict(golden, run, "L")
+    # Not model.layers, which is a list: the sum is the layer's.
+    assert "first bad: model.layers.1 (LlamaDecoderLayer, step 0)" in found.sentence
 
 
 def test_a_wrong_scale_is_not_said_to_be_positions(tmp_path: Path, model: Any) -> None:
