@@ -227,6 +227,7 @@ class Search {
         means[static_cast<size_t>(j)] += wrong(i) - right(i);
       });
       for (double& mean : means) mean /= static_cast<double>(axis.outer * axis.inner);
+      if (2 * places_that_are_wrong(axis).size() < means.size()) continue;  // told better by place
       double sum = 0;
       for_each_value(axis, [&](int64_t j, int64_t i) {
         const double d = wrong(i) - means[static_cast<size_t>(j)] - right(i);

@@ -248,6 +248,15 @@ TEST_P(Seeds, NamesRowsThatAreWrong) {
   EXPECT_EQ(explained(right_, wrong).sentence, "only the range [0, 2) of axis 1 differs");
 }
 
+// A column that is nearly the same for all tokens, as trained models have: its difference is, too.
+TEST_P(Seeds, BlamesNoBiasForOneColumn) {
+  const Wide steady =
+      changed(right_, [](double x, int64_t i) { return i % 48 == 5 ? 9 + 0.001 * x : x; });
+  const Wide wrong = changed(steady, [](double x, int64_t i) { return i % 48 == 5 ? 1.4 * x : x; });
+  EXPECT_EQ(explained(steady, wrong).sentence.substr(0, 32), "a factor 1.4 at place 5 of axis ")
+      << explained(steady, wrong).sentence;
+}
+
 TEST_P(Seeds, NamesARowOfZeros) {
   const Wide wrong = changed(right_, [](double x, int64_t i) { return i / 48 % 8 == 7 ? 0 : x; });
   EXPECT_EQ(explained(right_, wrong).sentence, "place 7 of axis 1 is zero");
