@@ -729,7 +729,8 @@ class ValueJudge::Bench {
     finding.node = call.module;
     const auto owning = std::ranges::find_if(
         golden_.calls, [&](const ModuleCall& one) { return one.module == finding.module; });
-    finding.op_type = owning == golden_.calls.end() ? call.type : owning->type;
+    const bool is_own = finding.module == call.module || owning == golden_.calls.end();
+    finding.op_type = is_own ? call.type : owning->type;
     finding.slot = use.slot;
     finding.time = use.time;
     finding.mine_record = use.record;
