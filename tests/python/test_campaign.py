@@ -706,6 +706,24 @@ def test_verdicts_are_counted_by_level_family_kind_and_pair() -> None:
     assert rows["pair fused"].cells["clean at O"] == "1 of 1"
 
 
+def test_a_trained_model_has_sixty_healthy_worlds_and_forty_faults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers")
+    from bench.campaign.trained import Trained
+    from bench.faults import lab, trained
+
+    campaign = Trained()
+    cases = list(campaign.cases(2))
+    assert [campaign.case_of(case.name) for case in cases] == cases
+    kinds = [lab.case_of(case.name.rpartition("@")[0]).kind for case in cases]
+    assert len(set(cases)) == len(cases)
+    assert kinds.count("") >= 60 and len(set(kinds)) >= 41
+    assert {case.name.partition("-")[0] for case in [*cases, *campaign.sample()]} == {"smollm2"}
+    monkeypatch.setattr(trained, "WHEELS", tmp_path)
+    assert "make engines" in str(campaign.unavailable())
+
+
 def test_the_cases_of_a_seed_are_a_fair_sample() -> None:
     pytest.importorskip("transformers")
     from bench.campaign import verdicts
