@@ -7,7 +7,7 @@
 #   make bench     the measurements of docs/benchmarks; RIVALS=1 adds other people's tools
 #   make campaign MINUTES=60   what is too long for CI: verdicts, kills, fuzzing; goes on where it stopped
 #   make lint      format, lint, type, include-direction and unit checks
-#   make engines   llama-cpp-python, compiled: its tests are skipped without it
+#   make engines   a trained model, and llama-cpp-python, compiled: their campaign and tests are skipped without them
 #   make smoke     audits the wheels, uses them in bare systems of Debian 11 to 13, makes them again elsewhere
 #   make aarch64   the wheels for 64-bit ARM in dist/aarch64, unit tests and use under qemu
 #   make source    the archive that pip can install from, in dist/
@@ -127,6 +127,7 @@ fuzz:
 
 engines:
 	@tools/setup.sh build demo test
+	@tools/fetch_trained_model.sh
 	@tools/build_llama_cpp.sh
 
 wheels: $(WHEELS)

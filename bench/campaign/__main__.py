@@ -39,6 +39,7 @@ from bench.campaign.large import Large
 from bench.campaign.ranks import Ranks
 from bench.campaign.state import Busy, Identity, State, commit_of_checkout
 from bench.campaign.suites import Suites
+from bench.campaign.trained import Trained
 from bench.campaign.verdicts import HealthyPairs, Rewritten, Verdicts
 from bench.measure import load_average
 from bench.report import NOT_AVAILABLE, Row, Section, to_text
@@ -99,6 +100,7 @@ def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
         Agrees(),
         DamageOfRuns(),
         Suites(),
+        Trained(),
         Verdicts(),
         HealthyPairs(),
         Rewritten(),

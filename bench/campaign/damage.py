@@ -44,10 +44,10 @@ class DamageOfRuns(Campaign):
 
     def cases(self, seed: int) -> Iterator[Case]:
         """All families before the first comes again."""
-        from bench.faults.families import FAMILIES
+        from bench.faults.families import DRAWN
 
         draw = random.Random(seed)
-        for family in rounds(FAMILIES, draw):
+        for family in rounds(DRAWN, draw):
             yield _case(family, draw.choice(list(LEVELS)), draw.randrange(2**16))
 
     def sample(self) -> Iterable[Case]:

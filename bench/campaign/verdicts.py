@@ -111,10 +111,10 @@ class Verdicts(Campaign):
 
     def cases(self, seed: int) -> Iterator[Case]:
         """Model after model; all families before the first comes again."""
-        from bench.faults.families import FAMILIES
+        from bench.faults.families import DRAWN
 
         draw = random.Random(seed)
-        for family in rounds(FAMILIES, draw):
+        for family in rounds(DRAWN, draw):
             yield from _of_model(draw, family, draw.choice(SETTINGS))
 
     def sample(self) -> Iterable[Case]:
@@ -135,7 +135,7 @@ class Verdicts(Campaign):
         of_lab, at, levels = name.rpartition("@")
         if not at or not levels or any(level not in LEVELS for level in levels):
             raise ValueError(f"the name must end with @ and letters of {''.join(LEVELS)}")
-        return _case(lab.case_of(of_lab), levels)
+        return of_laboratory(lab.case_of(of_lab), levels)
 
     def run(self, case: Case, work: Workplace) -> Result:
         """Plants, captures and judges; golden is captured once a group."""
@@ -143,19 +143,21 @@ class Verdicts(Campaign):
 
         of_lab, _, _ = case.name.rpartition("@")
         verdicts = {}
+        said = {}  # for who reads the results
         reasons = []
         sizes_of = {"size": -1.0, "rounding": -1.0}
         for result in self._laboratory_of(case, work).run(lab.case_of(of_lab)):
             if result.level == "":
                 return {"outcome": OK, "verdicts": {NOT_PLANTED: result.outcome}}
             verdicts[result.level] = judged = judge(result)
+            said[result.level] = result.sentence
             sizes_of = {"size": result.size, "rounding": result.rounding}
             if judged in (*MISTAKES, BELOW):
                 where = f"planted in {result.place}; " if result.place else ""
                 sizes = f"it moves the output by {result.size:.2%}; " if judged in (MISSED, BELOW) else ""
                 reasons.append(f"{result.level}: {judged}: {where}{sizes}{result.sentence}")
         wrong = any(judged in MISTAKES for judged in verdicts.values())
-        done = {"outcome": MISTAKE if wrong else OK, "reason": "; ".join(reasons), "verdicts": verdicts}
+        done = {"outcome": MISTAKE if wrong else OK, "reason": "; ".join(reasons), "verdicts": verdicts, "said": said}
         listed = BELOW in verdicts.values()
         return {**done, "listed": listed, **sizes_of}
 
@@ -205,10 +207,10 @@ class HealthyPairs(Verdicts):
 
     def cases(self, seed: int) -> Iterator[Case]:
         """Model after model; all families before the first comes again."""
-        from bench.faults.families import FAMILIES
+        from bench.faults.families import DRAWN
 
         draw = random.Random(f"healthy {seed}")
-        for family in rounds(FAMILIES, draw):
+        for family in rounds(DRAWN, draw):
             yield from _of_model(draw, family, draw.choice(HEALTHY))
 
     def sample(self) -> Iterable[Case]:
@@ -217,7 +219,7 @@ class HealthyPairs(Verdicts):
 
         seed = random.Random(SAMPLE_SEED).randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED)
         for case in lab.healthy_cases(("llama",), (seed,), lab.PORTS):
-            yield _case(case, "OLM")
+            yield of_laboratory(case, "OLM")
 
 
 class Rewritten(Verdicts):
@@ -235,10 +237,10 @@ class Rewritten(Verdicts):
     def cases(self, seed: int) -> Iterator[Case]:
         """Model after model; all families before the first comes again."""
         from bench.faults import rewrites
-        from bench.faults.families import FAMILIES
+        from bench.faults.families import DRAWN
 
         draw = random.Random(f"rewritten {seed}")
-        for family in rounds(FAMILIES, draw):
+        for family in rounds(DRAWN, draw):
             kinds = tuple(draw.sample(sorted(rewrites.KINDS), REWRITINGS))
             yield from _rewritten(draw, family, kinds, draw.random() < 0.5)
 
@@ -264,9 +266,9 @@ def _rewritten(draw: random.Random, family: str, rewritten: tuple[str, ...], sha
     faulty = list(lab.fault_cases((family,), seed, kinds, (1.0,), ("visible",), shaped=shaped))
     for kind in rewritten:
         dtype = draw.choice(("bfloat16", "float32"))
-        yield _case(lab.Case(family, seed[0], dtype=dtype, pair=kind, shaped=shaped), "OM")
+        yield of_laboratory(lab.Case(family, seed[0], dtype=dtype, pair=kind, shaped=shaped), "OM")
         if faulty:
-            yield _case(replace(draw.choice(faulty), dtype=dtype, pair=kind), "OM")
+            yield of_laboratory(replace(draw.choice(faulty), dtype=dtype, pair=kind), "OM")
 
 
 def judge(result: lab.Result) -> str:
@@ -284,7 +286,8 @@ def judge(result: lab.Result) -> str:
     return NOT_JUDGED if faulty else HEALTHY_NOT_JUDGED
 
 
-def _case(of_lab: lab.Case, levels: str) -> Case:
+def of_laboratory(of_lab: lab.Case, levels: str) -> Case:
+    """A case of the laboratory as one of a campaign."""
     return Case(f"{of_lab.name}@{levels}", group=f"{of_lab.family}-{of_lab.seed}@{levels}")
 
 
@@ -302,7 +305,7 @@ def _of_model(draw: random.Random, family: str, setting: Setting) -> Iterator[Ca
     chosen = [draw.choice(by_kind[kind]) for kind in draw.sample(sorted(by_kind), min(setting.faults, len(by_kind)))]
     chosen += draw.sample(list(lab.healthy_cases((family,), seed, pairs, **run)), setting.healthy)
     for case in draw.sample(chosen, len(chosen)):
-        yield _case(case, setting.levels)
+        yield of_laboratory(case, setting.levels)
 
 
 def _cells(verdicts: collections.Counter[str]) -> dict[str, str]:

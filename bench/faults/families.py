@@ -4,7 +4,7 @@
 `llama`, `qwen2` and `gpt2` are the families that the limits of docs/localisation.md were set on. The seven of `LARGER`
 have 6 layers of width 128 (or as asked for) and a vocabulary of 1024. The others are one row of a table each: their
 sizes are cut down by the names that configurations use for them. Where things are in a model is found in the model
-itself (assay.twin.places).
+itself (assay.twin.places). `smollm2` is trained, and not among those that campaigns draw from (bench.faults.trained).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Callable, Optional
 import torch
 
 from assay.twin import drawing, places, shaping
+from bench.faults import trained
 
 LAYERS = 6
 WIDTH = 128
@@ -39,6 +40,7 @@ class Family:
         auto: the class of transformers that makes the model.
         decodes: whether it can go on from a cache.
         chunks: and with several tokens at once.
+        trained: it has weights and texts of its own.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Family:
     decodes: bool = True
     far: bool = True
     chunks: bool = True
+    trained: bool = False
 
 
 def _sizes(width: int, **more: Any) -> dict[str, Any]:
@@ -287,8 +290,10 @@ FAMILIES: dict[str, Family] = {
         _row("starcoder2"),
         _row("vaultgemma"),
         _row("xglm", **_LEARNED),
+        Family("smollm2", trained.config, vocabulary=49152, trained=True),
     )
 }
+DRAWN = tuple(name for name, family in FAMILIES.items() if not family.trained)
 
 _HEAD_RATIOS = ((6, 2), (7, 1), (4, 2))  # of shaped models
 
@@ -318,8 +323,10 @@ def build(name: str, seed: int, attention: str = "sdpa", width: int = WIDTH, sha
     """The fp32 model of a family, in eval mode, with weights that make every operator matter.
 
     The default initialisation leaves norms at one and biases at zero, where some faults do nothing: both are drawn.
-    With `shaped` the weights are made to resemble trained ones (assay.twin.shaping).
+    With `shaped` the weights are made to resemble trained ones (assay.twin.shaping). Trained ones are what they are.
     """
+    if FAMILIES[name].trained:
+        return trained.load(attention)
     torch.manual_seed(1000 + seed)
     heads = _HEAD_RATIOS[seed % len(_HEAD_RATIOS)] if shaped else (4, 2)
     model = _fresh(name, attention, width, heads)

@@ -17,7 +17,7 @@ import torch
 
 import assay
 from assay.twin import drive
-from bench.faults import captures, faults, kernels, ports, program_faults, rewrites, thresholds
+from bench.faults import captures, faults, kernels, ports, program_faults, rewrites, thresholds, trained
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 _NO_FP64 = ("xglm",)  # fills its mask with a number that is too large for the type of the mask
@@ -208,6 +208,8 @@ class Laboratory:
 
     def tokens(self, case: Case) -> torch.Tensor:
         """The prompt of a seed, and behind it the tokens of the steps."""
+        if FAMILIES[case.family].trained:
+            return trained.tokens(case.seed, case.decode)
         length = LENGTHS[case.seed % len(LENGTHS)] + case.decode
         tokens = prompt(case.seed, length, vocabulary=FAMILIES[case.family].vocabulary)
         if case.shaped:
@@ -307,7 +309,9 @@ class Laboratory:
         if size == 0 and case.kind:
             yield Result(case, "", place, "not planted: the model's output is the same")
             return
-        rivals = thresholds.first_beyond(self._golden_outputs[golden], thresholds.outputs(mine))
+        rivals: dict[str, Optional[str]] = {}
+        if not FAMILIES[case.family].trained:
+            rivals = thresholds.first_beyond(self._golden_outputs[golden], thresholds.outputs(mine))
         prefix = site.family.layer.format("")
         for level in self._levels:
             if level == "B" and case.kind and not place.startswith(prefix):

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
 
 from bench.faults import captures, faults, lab, rewrites, thresholds  # noqa: E402
-from bench.faults.families import FAMILIES, LARGER, WIDTH  # noqa: E402
+from bench.faults.families import DRAWN, FAMILIES, LARGER, WIDTH  # noqa: E402
 
 Job = tuple[lab.Case, ...]
 
@@ -62,7 +62,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--decode", type=int, default=0, help="steps of one token after the prompt")
     options = parser.parse_args()
     if options.families == ("all",):
-        options.families = tuple(FAMILIES)
+        options.families = DRAWN
     if options.device:
         if lab.DEVICE is None:
             parser.error("--device: torch finds no accelerator")

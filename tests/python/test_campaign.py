@@ -706,10 +706,28 @@ def test_verdicts_are_counted_by_level_family_kind_and_pair() -> None:
     assert rows["pair fused"].cells["clean at O"] == "1 of 1"
 
 
+def test_a_trained_model_has_sixty_healthy_worlds_and_forty_faults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers")
+    from bench.campaign.trained import Trained
+    from bench.faults import lab, trained
+
+    campaign = Trained()
+    cases = list(campaign.cases(2))
+    assert [campaign.case_of(case.name) for case in cases] == cases
+    kinds = [lab.case_of(case.name.rpartition("@")[0]).kind for case in cases]
+    assert len(set(cases)) == len(cases)
+    assert kinds.count("") >= 60 and len(set(kinds)) >= 41
+    assert {case.name.partition("-")[0] for case in [*cases, *campaign.sample()]} == {"smollm2"}
+    monkeypatch.setattr(trained, "WHEELS", tmp_path)
+    assert "make engines" in str(campaign.unavailable())
+
+
 def test_the_cases_of_a_seed_are_a_fair_sample() -> None:
     pytest.importorskip("transformers")
     from bench.campaign import verdicts
-    from bench.faults.families import FAMILIES, LARGER
+    from bench.faults.families import DRAWN, LARGER
 
     drawn = verdicts.Verdicts()
     cases = list(itertools.islice(drawn.cases(2), 800))
@@ -717,8 +735,8 @@ def test_the_cases_of_a_seed_are_a_fair_sample() -> None:
     assert len({case.name for case in cases}) == 800
     assert [drawn.case_of(case.name) for case in cases] == cases
     families = [case.name.partition("-")[0] for case in cases]
-    assert {family: families.count(family) for family in FAMILIES}.keys() == set(families)
-    assert max(map(families.count, FAMILIES)) - min(map(families.count, FAMILIES)) <= 16  # two models
+    assert {family: families.count(family) for family in DRAWN}.keys() == set(families)
+    assert max(map(families.count, DRAWN)) - min(map(families.count, DRAWN)) <= 16  # two models
     in_sample = {case.name.partition("-")[0] for case in drawn.sample()}
     assert in_sample == {*LARGER, *verdicts.IN_SAMPLE}
 

@@ -221,7 +221,8 @@ std::optional<double> constant_factor(const TensorView& golden, const TensorView
   if (!distance || !(golden.shape == mine.shape)) return std::nullopt;
   const Products products = products_of(golden, mine);
   const double factor = products.golden_mine / products.golden_golden;
-  if (!std::isfinite(factor) || !distance->is_beyond_rounding(factor)) return std::nullopt;
+  if (!std::isfinite(factor) || factor == 0 || !distance->is_beyond_rounding(factor))
+    return std::nullopt;
   // Mine was rounded after the product, and golden's values before it when they came in the run
   // under test's type: half an ULP and one of up to twice its size.
   constexpr double kTwoRoundings = 3.1;

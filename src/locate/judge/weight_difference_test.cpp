@@ -150,6 +150,7 @@ TEST(ConstantFactor, DoesNotExplainOneWrongElement) {
   mine[7] *= 1.03;
   EXPECT_FALSE(constant_factor(wide(golden).view, rounded(mine, DType::BFloat16).view));
   EXPECT_FALSE(constant_factor(wide({0, 0}).view, wide({0, 1}).view));
+  EXPECT_FALSE(constant_factor(wide({1, 2}).view, wide({0, 0}).view));  // zeros: no multiple
 }
 
 }  // namespace

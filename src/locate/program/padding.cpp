@@ -8,11 +8,6 @@ namespace {
 
 std::string_view name_of(std::string_view slot) { return slot.substr(slot.rfind('.') + 1); }
 
-bool is_tokens(std::string_view slot) {
-  const std::string_view name = name_of(slot);
-  return name == "input_ids" || name == "inputs_embeds" || name == "0";
-}
-
 int64_t product(const Dims& shape, size_t first, size_t end) {
   int64_t count = 1;
   for (size_t i = first; i < end; ++i) count *= shape[i];
@@ -20,6 +15,11 @@ int64_t product(const Dims& shape, size_t first, size_t end) {
 }
 
 }  // namespace
+
+bool is_tokens(std::string_view slot) {
+  const std::string_view name = name_of(slot);
+  return name == "input_ids" || name == "inputs_embeds" || name == "0";
+}
 
 bool is_mask(std::string_view slot) { return slot.find("mask") != std::string_view::npos; }
 

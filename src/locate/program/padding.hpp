@@ -15,6 +15,8 @@ namespace assay::locate {
 
 /// Whether an input of a module is a mask, by its name.
 [[nodiscard]] bool is_mask(std::string_view slot);
+/// Whether it holds the tokens of a model, or their embeddings: [sequences, tokens, ...].
+[[nodiscard]] bool is_tokens(std::string_view slot);
 
 /// Rows of a tensor seen as [row, value].
 struct RowsOfTokens {

@@ -130,7 +130,8 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
   std::ranges::stable_sort(by_time, {}, [this](size_t i) { return boundaries_[i].time; });
   for (const size_t i : by_time) {
     if (i < dropped.size() && dropped[i]) continue;
-    if (boundaries_[i].golden != kNoValue) recorded_[boundaries_[i].golden].push_back(i);
+    if (boundaries_[i].golden != kNoValue && !boundaries_[i].last_rows)
+      recorded_[boundaries_[i].golden].push_back(i);
     if (boundaries_[i].reshaped != kNoValue) reshaped_.try_emplace(boundaries_[i].reshaped, i);
   }
   for (const Operator& one : golden.operators) {

@@ -31,6 +31,8 @@ struct Boundary {
   /// Golden's value at the same place, of another shape: this one stands for nothing of golden's,
   /// and `golden` is kNoValue.
   ValueId reshaped = kNoValue;
+  /// The last rows of golden's value: judged as these, but nothing is judged on it.
+  bool last_rows = false;
 };
 
 /// How golden's named float leaves are rounded before they meet the run under test's values.

@@ -119,6 +119,14 @@ bool has_padded_columns(const Dims& mine, const Dims& golden) {
          mine[mine.size() - 1] > golden[golden.size() - 1];
 }
 
+bool has_last_rows(const Dims& mine, const Dims& golden) {
+  const size_t axes = mine.size();
+  if (axes < 2 || axes != golden.size() || mine[axes - 2] >= golden[axes - 2]) return false;
+  Dims as_many = golden;
+  as_many[axes - 2] = mine[axes - 2];
+  return mine == as_many;
+}
+
 class ValueJudge::Bench {
  public:
   Bench(const Program& golden, const Program& mine, const Pairing& pairing,
@@ -180,6 +188,12 @@ class ValueJudge::Bench {
     const Result<Replayed> right = replay_.run(region, {});
     const Result<Replayed> moved = replay_.run(region, {.of_mine = others});
     return right && moved ? effect(*right, *moved, region.dtype) : Effect{};
+  }
+
+  [[nodiscard]] Result<Tensor> reference(size_t i) const {
+    ASSAY_TRY(const Region region, replay_.plan(i, {}));
+    ASSAY_TRY(Replayed replayed, run(region, {}));
+    return std::move(replayed.reference);
   }
 
   /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
@@ -334,6 +348,11 @@ class ValueJudge::Bench {
       modules.insert(modules.end(), earlier.begin(), earlier.end());
     }
     Owner owner = name_owner(mine_.calls[boundary.call].module, boundary.input, modules);
+    // A list of modules computes nothing: it was the module that made the value.
+    const auto maker = std::ranges::find_if(region.operators.rbegin(), region.operators.rend(),
+                                            &Region::Call::floating);
+    if (boundary.input && maker != region.operators.rend() && !is_called(owner.module))
+      owner.module = golden_.operators[maker->op].module;
     judged->step.owner = owner.module;
     if (!judged->step.suspicious) return {};
     // Only for what is said about it: without the values behind earlier steps it is as wrong.
@@ -345,6 +364,11 @@ class ValueJudge::Bench {
     if (region.around != kNone) blame_shape(region.around, &finding);
     judged->finding = std::move(finding);
     return {};
+  }
+
+  [[nodiscard]] bool is_called(std::string_view module) const {
+    return std::ranges::any_of(golden_.calls,
+                               [&](const ModuleCall& call) { return call.module == module; });
   }
 
   /// The value was judged without one of mine that has another shape than golden's, and is wrong:
@@ -630,10 +654,19 @@ class ValueJudge::Bench {
     return padding->second.shown_rows(value.view.shape);
   }
 
+  static TensorView last_rows(const Tensor& tensor, const Tensor& like) {
+    const size_t axis = tensor.view.shape.size() - 2;
+    const int64_t count = like.view.shape[axis];
+    return reference::section(tensor.view, axis, tensor.view.shape[axis] - count, count);
+  }
+
   /// Over the rows that mine computed.
   [[nodiscard]] Result<Gap> measure_rows(const Boundary& boundary, const Tensor& value,
                                          const Replica& golden, DType dtype, bool masks,
                                          NoiseOf noise = NoiseOf::OneDraw) const {
+    if (boundary.last_rows && has_last_rows(value.view.shape, golden.reference.view.shape))
+      return measure_gap(value.view, last_rows(golden.reference, value),
+                         last_rows(golden.simulated, value), dtype, masks, noise);
     if (const auto shown = shown_rows(boundary, value);
         shown && value.view.shape == golden.reference.view.shape) {
       ASSAY_TRY(const Tensor mine, some_rows(value, *shown));
@@ -715,7 +748,10 @@ class ValueJudge::Bench {
     finding.module = std::move(owner.module);
     if (owner.also != finding.module) finding.also = std::move(owner.also);
     finding.node = call.module;
-    finding.op_type = call.type;
+    const auto owning = std::ranges::find_if(
+        golden_.calls, [&](const ModuleCall& one) { return one.module == finding.module; });
+    const bool is_own = finding.module == call.module || owning == golden_.calls.end();
+    finding.op_type = is_own ? call.type : owning->type;
     finding.slot = use.slot;
     finding.time = use.time;
     finding.mine_record = use.record;
@@ -799,6 +835,7 @@ Effect ValueJudge::effect(const Replayed& right, const Replayed& moved, DType dt
 Effect ValueJudge::effect(const Region& region, const Substitutes& others) const {
   return bench_->effect(region, others);
 }
+Result<Tensor> ValueJudge::reference(size_t boundary) const { return bench_->reference(boundary); }
 std::string ValueJudge::shape_difference(size_t boundary) const {
   return bench_->shape_difference(boundary);
 }

@@ -56,6 +56,9 @@ inline constexpr double kShown = 4;
 /// More of the last axis than golden has: what the rows that pad a weight make.
 [[nodiscard]] bool has_padded_columns(const Dims& mine, const Dims& golden);
 
+/// Fewer of the last axis but one, as logits of the last tokens alone.
+[[nodiscard]] bool has_last_rows(const Dims& mine, const Dims& golden);
+
 /// By how much a difference moves a value.
 struct Effect {
   double excess = 0;      // over what rounding explains; from kShown on it is seen
@@ -84,6 +87,8 @@ class ValueJudge {
   [[nodiscard]] Effect effect(const Replayed& right, const Replayed& moved, DType dtype) const;
   /// Of parts of mine in golden's program; none where that cannot be run.
   [[nodiscard]] Effect effect(const Region& region, const Substitutes& others) const;
+  /// What golden's program makes of mine's values there.
+  [[nodiscard]] Result<Tensor> reference(size_t boundary) const;
   /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
   [[nodiscard]] std::string shape_difference(size_t boundary) const;
 

@@ -147,7 +147,10 @@ class Walker {
       if (found != uses.end() && is_same_kind(found->record, use.record)) {
         const bool same_shape =
             has_same_shape(found->record, use.record) || is_padded(found->record, use.record);
-        (same_shape ? boundary.golden : boundary.reshaped) = found->value;
+        boundary.last_rows = !same_shape && !input && mine_.calls[call].module.empty() &&
+                             has_last_rows(*mine_.run->records[use.record].shape,
+                                           *golden_.run->records[found->record].shape);
+        (same_shape || boundary.last_rows ? boundary.golden : boundary.reshaped) = found->value;
         boundary.golden_record = found->record;
       }
     }
@@ -336,6 +339,14 @@ class Walker {
            std::to_string(call.step);
   }
 
+  void keep_reference(size_t i, Walk* walk) const {
+    constexpr size_t kExplained = 4;  // a screen shows as many
+    const Finding& finding = *judged_[i].finding;
+    if (finding.kind != FindingKind::Gap || walk->references.size() == kExplained) return;
+    if (Result<Tensor> made = values_.reference(i))
+      walk->references.emplace(finding.mine_record, *std::move(made));
+  }
+
   Walk collect() {
     Walk walk;
     walk.limit = values_.limit();
@@ -358,6 +369,7 @@ class Walker {
       } else {
         ++walk.unjudged[judged.step.reason];
       }
+      if (judged.finding && !closed) keep_reference(i, &walk);
       if (judged.finding)
         (closed ? walk.closed : walk.findings).push_back(std::move(*judged.finding));
       walk.steps.push_back(std::move(judged.step));

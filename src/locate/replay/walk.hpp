@@ -66,6 +66,8 @@ struct Walk {
   std::vector<Finding> findings;  // kind Gap or Edge, in that order; hard: they are confirmed
   /// Of values inside a module that computes golden's function all the same, written otherwise.
   std::vector<Finding> closed;
+  /// Of the first findings, by record of mine: what golden's program makes of mine's values there.
+  std::map<size_t, Tensor> references;
   std::set<std::string> closed_leaves;      // names of WalkOptions::other_leaves
   std::set<size_t> closed_arguments;        // of them, mine's operators
   std::map<std::string, size_t> closed_by;  // modules: how many of `closed` are inside them

@@ -31,11 +31,15 @@ constexpr int64_t kLeast = 8;
 constexpr int64_t kMost = int64_t{1} << 24;
 // Permutations of more blocks than this are not searched for.
 constexpr int64_t kMostBlocks = 256;
+constexpr const char* kRanges = "ranges";  // of rows, which are not said to be heads
 
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.4g", value);
   return text;
+}
+std::string range_text(int64_t first, int64_t length) {
+  return "[" + std::to_string(first) + ", " + std::to_string(first + length) + ")";
 }
 std::string axis_text(size_t axis) { return "axis " + std::to_string(axis); }
 
@@ -180,6 +184,11 @@ class Search {
     return axis.size > 1 && axis.outer * axis.inner >= kWitnesses;
   }
 
+  /// What is alike for all tokens is a parameter's doing.
+  [[nodiscard]] std::string of_features(size_t axis, const std::string& parameter) const {
+    return axis + 1 == shape().size() ? ": a " + parameter + " is missing, or another one" : "";
+  }
+
   /// A factor for every place of an axis: a missing or wrong weight of a norm, a scale of a
   /// quantisation.
   void try_factors_of_places() {
@@ -202,8 +211,8 @@ class Search {
       const double error = relative(sum, right_square_);
       if (places_that_are_wrong(axis).size() < products.size()) continue;  // told better by place
       offer(error, [&] {
-        return "every place of " + axis_text(k) +
-               " has a factor of its own: a weight is missing, or another one";
+        return "every place of " + axis_text(k) + " has a factor of its own" +
+               of_features(k, "weight");
       });
     }
   }
@@ -218,6 +227,7 @@ class Search {
         means[static_cast<size_t>(j)] += wrong(i) - right(i);
       });
       for (double& mean : means) mean /= static_cast<double>(axis.outer * axis.inner);
+      if (2 * places_that_are_wrong(axis).size() < means.size()) continue;  // told better by place
       double sum = 0;
       for_each_value(axis, [&](int64_t j, int64_t i) {
         const double d = wrong(i) - means[static_cast<size_t>(j)] - right(i);
@@ -225,7 +235,7 @@ class Search {
       });
       offer(relative(sum, right_square_), [&] {
         return "the difference is the same number for each place of " + axis_text(k) +
-               ": a bias is missing, or another one";
+               of_features(k, "bias");
       });
     }
   }
@@ -239,6 +249,7 @@ class Search {
     for (size_t k = 0; k < rank; ++k) try_shift(k);
     if (rank == 0) return;
     for (const int64_t heads : heads_) {
+      if (rank == 2) try_blocks(0, heads, kRanges);  // a matrix has the heads it makes in its rows
       try_blocks(rank - 1, heads, "heads");
       try_interleaved(heads);
     }
@@ -367,6 +378,12 @@ class Search {
       if (order[i] != static_cast<int64_t>(i)) moved.push_back(i);
     }
     const std::string where = " of " + axis_text(k);
+    if (what == kRanges) {
+      if (moved.size() != 2) return "parts" + where + " stand in another order";
+      const int64_t length = shape()[k] / static_cast<int64_t>(order.size());
+      return range_text(order[moved[1]] * length, length) + " and " +
+             range_text(order[moved[0]] * length, length) + where + " are exchanged";
+    }
     if (order.size() == 2) return "the two " + what + where + " are exchanged";
     if (moved.size() == 2)
       return what + " " + std::to_string(moved[0]) + " and " + std::to_string(moved[1]) + where +
@@ -542,14 +559,12 @@ class Search {
     const int64_t inner = axis.inner;
     if (places.front() == 0 && places.back() == axis.size - 2) {
       return offer_place(
-          error_without([=](int64_t i) { return i / inner % axis.size != axis.size - 1; }), [&] {
-            return "every place of " + axis_text(k) +
-                   " but the last: as without the causal mask, or with another one";
-          });
+          error_without([=](int64_t i) { return i / inner % axis.size != axis.size - 1; }),
+          [&] { return "every place of " + axis_text(k) + " but the last differs"; });
     }
     if (places.front() == 1) {
       return offer_place(error_without([=](int64_t i) { return i / inner % axis.size != 0; }), [&] {
-        return "every place of " + axis_text(k) + " but the first: as with wrong positions";
+        return "every place of " + axis_text(k) + " but the first differs";
       });
     }
     return false;
@@ -570,13 +585,21 @@ class Search {
     const auto is_chosen = [&](int64_t i) {
       return chosen[static_cast<size_t>(i / axis.inner % axis.size)];
     };
-    const std::string where = place_text(k, axis, places, step);
+    const std::string where = place_text(k, places, step);
+    if (are_zeros(is_chosen))
+      return offer_place(error_without(is_chosen), [&] { return where + " is zero"; });
     if (offer_factor(is_chosen, where)) return true;
     return offer_place(error_without(is_chosen), [&] { return "only " + where + " differs"; });
   }
 
-  [[nodiscard]] std::string place_text(size_t k, const Axis& axis,
-                                       const std::vector<int64_t>& places, int64_t step) const {
+  template <typename Chosen>
+  [[nodiscard]] bool are_zeros(Chosen is_chosen) const {
+    for (int64_t i = 0; i < count(); ++i)
+      if (is_chosen(i) && wrong(i) != 0) return false;
+    return true;
+  }
+
+  static std::string place_text(size_t k, const std::vector<int64_t>& places, int64_t step) {
     if (places.size() == 1) {
       return "place " + std::to_string(places[0]) + " of " + axis_text(k);
     }
@@ -587,18 +610,8 @@ class Search {
                           : "th") +
              " place of " + axis_text(k) + " from " + std::to_string(places[0]);
     }
-    const auto length = static_cast<int64_t>(places.size());
-    if (k + 1 == shape().size()) {
-      for (const int64_t heads : heads_) {
-        if (heads > 1 && axis.size % heads == 0 && length == axis.size / heads &&
-            places[0] % length == 0)
-          return "head " + std::to_string(places[0] / length) + " of " + std::to_string(heads);
-      }
-    }
-    const bool at_edge = places.front() == 0 || places.back() == axis.size - 1;
-    return "the range [" + std::to_string(places.front()) + ", " +
-           std::to_string(places.back() + 1) + ") of " + axis_text(k) +
-           (at_edge && 2 * length <= axis.size ? " (padding?)" : "");
+    return "the range " + range_text(places.front(), places.back() + 1 - places.front()) + " of " +
+           axis_text(k);
   }
 
   /// One factor for the chosen values.

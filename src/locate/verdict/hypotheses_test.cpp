@@ -105,6 +105,15 @@ TEST_P(Seeds, NamesAMissingWeight) {
             "every place of axis 2 has a factor of its own: a weight is missing, or another one");
 }
 
+// What another eps does: each token has its own factor, and no weight is another one.
+TEST_P(Seeds, BlamesNoWeightForFactorsOfTokens) {
+  const Wide factors = random_values({8}, GetParam() + 5);
+  const Wide wrong = changed(right_, [&](double x, int64_t i) {
+    return x * (2.5 + std::fabs(factors.data()[i / 48 % 8]));
+  });
+  EXPECT_EQ(explained(right_, wrong).sentence, "every place of axis 1 has a factor of its own");
+}
+
 TEST_P(Seeds, NamesATransposeOfASquare) {
   const Wide wrong = moved(square_, [](int64_t i) {
     const int64_t place = i % 256;
@@ -236,31 +245,55 @@ TEST_P(Seeds, NamesRowsThatAreWrong) {
   const Wide wrong = changed(right_, [&](double x, int64_t i) {
     return i / 48 % 8 < 2 ? other.data()[i] : x;  // padding in front
   });
-  EXPECT_EQ(explained(right_, wrong).sentence,
-            "only the range [0, 2) of axis 1 (padding?) differs");
+  EXPECT_EQ(explained(right_, wrong).sentence, "only the range [0, 2) of axis 1 differs");
 }
 
-TEST_P(Seeds, NamesAHeadThatIsWrong) {
+// A column that is nearly the same for all tokens, as trained models have: its difference is, too.
+TEST_P(Seeds, BlamesNoBiasForOneColumn) {
+  const Wide steady =
+      changed(right_, [](double x, int64_t i) { return i % 48 == 5 ? 9 + 0.001 * x : x; });
+  const Wide wrong = changed(steady, [](double x, int64_t i) { return i % 48 == 5 ? 1.4 * x : x; });
+  EXPECT_EQ(explained(steady, wrong).sentence.substr(0, 32), "a factor 1.4 at place 5 of axis ")
+      << explained(steady, wrong).sentence;
+}
+
+TEST_P(Seeds, NamesARowOfZeros) {
+  const Wide wrong = changed(right_, [](double x, int64_t i) { return i / 48 % 8 == 7 ? 0 : x; });
+  EXPECT_EQ(explained(right_, wrong).sentence, "place 7 of axis 1 is zero");
+}
+
+TEST_P(Seeds, NamesRowsOfAWeightThatAreExchanged) {
+  const Wide weight = random_values({48, 32}, GetParam() + 9);
+  const Wide wrong = moved(weight, [](int64_t i) {
+    const int64_t block = i / 32 / 6;  // of eight
+    return i + (block == 2 ? 6 : block == 3 ? -6 : 0) * 32;
+  });
+  EXPECT_EQ(explained(weight, wrong, {2, 4, 8, 16}).sentence,
+            "[12, 18) and [18, 24) of axis 0 are exchanged");
+}
+
+// Whether it is a head a tensor does not tell: a table of angles has none.
+TEST_P(Seeds, NamesARangeOfColumnsThatIsWrong) {
   const Wide other = random_values({6, 8, 48}, GetParam() + 50);
   const Wide wrong =
       changed(right_, [&](double x, int64_t i) { return i % 48 / 8 == 3 ? other.data()[i] : x; });
-  EXPECT_EQ(explained(right_, wrong, {6}).sentence, "only head 3 of 6 differs");
+  EXPECT_EQ(explained(right_, wrong, {6}).sentence, "only the range [24, 32) of axis 2 differs");
 }
 
-TEST_P(Seeds, NamesAMissingCausalMask) {
+// What is so for any fault that the last token does not see is no sign of a missing mask.
+TEST_P(Seeds, NamesAllPlacesButTheLast) {
   const Wide other = random_values({6, 8, 48}, GetParam() + 50);
   const Wide wrong =
       changed(right_, [&](double x, int64_t i) { return i / 48 % 8 < 7 ? other.data()[i] : x; });
-  EXPECT_EQ(explained(right_, wrong).sentence,
-            "every place of axis 1 but the last: as without the causal mask, or with another one");
+  EXPECT_EQ(explained(right_, wrong).sentence, "every place of axis 1 but the last differs");
 }
 
-TEST_P(Seeds, NamesWrongPositions) {
+// A wrong scale of attention shows so, too: the first token sees one key, whatever its score.
+TEST_P(Seeds, NamesAllPlacesButTheFirst) {
   const Wide other = random_values({6, 8, 48}, GetParam() + 50);
   const Wide wrong =
       changed(right_, [&](double x, int64_t i) { return i / 48 % 8 > 0 ? other.data()[i] : x; });
-  EXPECT_EQ(explained(right_, wrong).sentence,
-            "every place of axis 1 but the first: as with wrong positions");
+  EXPECT_EQ(explained(right_, wrong).sentence, "every place of axis 1 but the first differs");
 }
 
 TEST_P(Seeds, NamesScoresAboveTheDiagonal) {

@@ -86,7 +86,8 @@ class Locator {
     for (const size_t record : nan_origins_.inherited)
       verdict.records[record].verdict = RowJudgement::NanInherited;
     add_errors_against_golden(golden_, mine_, pairing_, &verdict);
-    add_hypotheses(golden_, mine_, &verdict);
+    add_hypotheses(golden_, mine_, walk_ ? walk_->references : std::map<size_t, Tensor>(),
+                   &verdict);
     add_failed_parts(own_, "the run under test", &verdict);
     add_failed_parts(golden_own_, "golden", &verdict);
     return verdict;

@@ -48,12 +48,16 @@ std::optional<Tensor> reference_of(const Program& mine, const Finding& finding) 
   return std::move((*outputs)[index]);
 }
 
-std::optional<Tensor> right_of(const Program& golden, const Program& mine, const Finding& finding) {
+std::optional<Tensor> right_of(const Program& golden, const Program& mine,
+                               const std::map<size_t, Tensor>& references, const Finding& finding) {
   switch (finding.kind) {
     case FindingKind::OwnError:
       return reference_of(mine, finding);
+    case FindingKind::Gap: {
+      const auto found = references.find(finding.mine_record);
+      return found == references.end() ? std::nullopt : std::optional(found->second);
+    }
     case FindingKind::Weight:
-    case FindingKind::Gap:
     case FindingKind::MeasuredFloor:
       return tensor_of(*golden.run, finding.golden_record);
     default:
@@ -61,23 +65,23 @@ std::optional<Tensor> right_of(const Program& golden, const Program& mine, const
   }
 }
 
+// What comes with the inputs is in no reference that was made of mine's own.
 double floor_of(const Finding& finding) {
-  double floor = kOneRounding;
-  for (const double known : {finding.noise_floor, finding.err_in})
-    if (std::isfinite(known)) floor = std::max(floor, known);
-  return floor;
+  const double inherited = finding.kind == FindingKind::MeasuredFloor ? finding.err_in : NAN;
+  return std::fmax(kOneRounding, std::fmax(finding.noise_floor, inherited));
 }
 
 }  // namespace
 
-void add_hypotheses(const Program& golden, const Program& mine, Verdict* verdict) {
+void add_hypotheses(const Program& golden, const Program& mine,
+                    const std::map<size_t, Tensor>& references, Verdict* verdict) {
   const auto ranks = static_cast<int>(pair::ranks_of(*mine.run).size());
   for (size_t i = 0; i < std::min(kCandidates, verdict->candidates.size()); ++i) {
     Finding& finding = verdict->candidates[i];
     if (!finding.hypothesis.empty()) continue;
     const std::optional<Tensor> wrong = tensor_of(*mine.run, finding.mine_record);
     if (!wrong) continue;
-    const std::optional<Tensor> right = right_of(golden, mine, finding);
+    const std::optional<Tensor> right = right_of(golden, mine, references, finding);
     if (!right) continue;
     finding.hypothesis =
         explain(right->view, wrong->view, floor_of(finding), possible_heads(wrong->view), ranks)
