@@ -218,7 +218,7 @@ class HealthyPairs(Verdicts):
         from bench.faults import lab
 
         seed = random.Random(SAMPLE_SEED).randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED)
-        for case in lab.healthy_cases(("llama",), (seed,), lab.PORTS):
+        for case in lab.healthy_cases(("llama",), (seed,), (*lab.PORTS, "products-bf16", "inplace8")):
             yield of_laboratory(case, "OLM")
 
 

@@ -178,6 +178,15 @@ def flash_attention(call: Any, func: Any, args: Any, kwargs: Any) -> Any:
     return (result.to(args[0].dtype), *call(*args, **kwargs)[1:])
 
 
+def attention_with(change: Callable[[torch.Tensor], torch.Tensor], call: Any, args: Any, kwargs: Any) -> Any:
+    """Attention of a flash kernel whose products are of operands after a change, probabilities included."""
+    query, key, value = (change(one) for one in args[:3])
+    scores, value = _scores((query, key, value, *args[3:]), kwargs, torch.float32)
+    powers = torch.exp(scores - scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min))
+    result = (change(powers) @ value) / powers.sum(-1, keepdim=True)
+    return (result.nan_to_num(0.0), *call(*args, **kwargs)[1:])
+
+
 def _coarse_attention(call: Any, args: Any, kwargs: Any) -> Any:
     scores, value = _scores(args, kwargs, args[0].dtype)
     weights = torch.softmax(scores.float(), dim=-1).to(args[0].dtype)

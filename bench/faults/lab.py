@@ -17,7 +17,7 @@ import torch
 
 import assay
 from assay.twin import drive
-from bench.faults import captures, faults, kernels, ports, program_faults, rewrites, thresholds, trained
+from bench.faults import captures, coded, faults, kernels, narrow, ports, program_faults, rewrites, thresholds, trained
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 _NO_FP64 = ("xglm",)  # fills its mask with a number that is too large for the type of the mask
@@ -52,6 +52,9 @@ PAIRS = {
     "int8": "mine in 16 bits, matrices as int8 with a scale a row",
     "int4": "mine in 16 bits, matrices as words of eight codes with a scale and a zero point a group of 8",
     "fp8": "mine in 16 bits, matrices as 8-bit floats with a scale a row",
+    **{name: about for name, (about, _) in narrow.PRODUCTS.items()},
+    "dynamic": "mine in fp32, its linear layers quantised by torch's quantize_dynamic",
+    **{world.name: "mine in 16 bits, " + world.about for world in coded.WORLDS.values()},
 }
 DEVICE = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
 CODES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
@@ -374,7 +377,7 @@ class Laboratory:
         """Captures mine; the logits of all steps."""
         if case.pair in rewrites.KINDS:
             return self._capture_rewritten(case, folder)
-        exact = case.pair in ("threads", "autocast", "columns")
+        exact = case.pair in ("threads", "autocast", "columns", "dynamic") or case.pair in narrow.PRODUCTS
         dtype = torch.float32 if exact else getattr(torch, case.dtype)
         attention = "eager" if case.pair == "decomposed" else "sdpa"
         model = ported(case, self.model(case, attention), dtype)
@@ -463,6 +466,10 @@ def ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.M
     """The model under test: the golden one in another type, and for some pairs with its matrices stored otherwise."""
     if case.pair in CODES:
         return ports.quantised(model, CODES[case.pair], dtype)
+    if case.pair == "dynamic":
+        return narrow.dynamic(model)
+    if case.pair in coded.WORLDS:
+        return coded.ported(case.pair, model, dtype)
     if case.pair == "int4":
         return ports.packed(model, dtype, zeros=True)
     if case.pair == "lora":
@@ -474,7 +481,9 @@ def prepare(case: Case, model: torch.nn.Module, golden: torch.nn.Module, around:
     """Makes mine what its pair says, besides its type and its way of being run."""
     if case.coarse:
         around.enter_context(kernels.Kernels(model, "", kernels.coarse))
-    if case.pair == "threads":
+    if case.pair in narrow.PRODUCTS:
+        around.enter_context(kernels.Kernels(model, "", narrow.PRODUCTS[case.pair][1]))
+    elif case.pair == "threads":
         around.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(2)
     elif case.pair == "mkldnn":
@@ -520,6 +529,10 @@ def fault_cases(
             for name in kinds:
                 kind = faults.KINDS[name]
                 known = FAMILIES[family]
+                if kind.needs == "codes" and pair not in coded.WORLDS:
+                    continue
+                if name == "low-accumulator" and pair in narrow.PRODUCTS:
+                    continue  # partial sums of float32 are none
                 if (kind.needs == "decode" and not known.decodes) or (kind.needs == "far" and not known.far):
                     continue
                 steps = decode if known.decodes else 0

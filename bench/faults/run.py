@@ -50,6 +50,7 @@ def _options() -> argparse.Namespace:
         "--rewritten", type=_list, default=(), help="kinds of bench/faults/rewrites.py, or all: only these"
     )
     parser.add_argument("--faulty", action="store_true", help="faults only")
+    parser.add_argument("--world", default="precision", help="the pair that faults are planted in")
     parser.add_argument("--device", action="store_true", help="mine runs on this machine's accelerator")
     parser.add_argument("--width", type=int, default=WIDTH, help="of the models")
     parser.add_argument("--layers", type=_list, default=())
@@ -89,7 +90,7 @@ def _cases(options: argparse.Namespace) -> list[lab.Case]:
         found += lab.healthy_cases(options.families, seeds, options.pairs, *run)
     if not options.healthy:
         strengths = tuple(float(strength) for strength in options.strengths)
-        pair = "device" if options.device else "precision"
+        pair = "device" if options.device else options.world
         found += lab.fault_cases(options.families, seeds, options.kinds, strengths, options.forms, *run, pair)
     if options.layers:
         found = [case for case in found if not case.kind or str(case.layer) in options.layers]

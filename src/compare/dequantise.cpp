@@ -548,13 +548,53 @@ bool is_asymmetric(const Plan& plan) {
   return false;
 }
 
+/// Blocks of values lie one after the other, whatever the weight's shape.
+Result<Dequantised> from_levels(const QuantisedParts& parts, const Dims& wanted) {
+  const int64_t count = element_count(wanted).value_or(0);
+  const int64_t blocks = parts.scale.element_count();
+  if (parts.codes.element_count() * 2 != count || blocks == 0 || count % blocks != 0 ||
+      parts.levels.size() != 16)
+    return fail(Errc::Invalid,
+                "codes or scales that do not fit a weight of shape " + shape_text(wanted));
+  ASSAY_TRY(const reference::Whole codes, reference::whole(parts.codes));
+  ASSAY_TRY(const reference::Wide scales, reference::widen(parts.scale));
+  reference::Wide values(wanted);
+  const int64_t block = count / blocks;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t byte = codes.data()[i / 2] & 255;
+    const auto code = static_cast<size_t>(i % 2 == 0 ? byte >> 4 : byte & 15);
+    values.data()[i] = static_cast<float>(parts.levels[code] * scales.data()[i / block]);
+  }
+  return Dequantised{reference::to_tensor(std::move(values)),
+                     "nf4 per block of " + std::to_string(block), "torch.float32"};
+}
+
 }  // namespace
+
+// Source: bitsandbytes-foundation/bitsandbytes: bitsandbytes/functional.py
+const std::array<double, 16> kNormalFloat4 = {-1.0,
+                                              -0.6961928009986877,
+                                              -0.5250730514526367,
+                                              -0.39491748809814453,
+                                              -0.28444138169288635,
+                                              -0.18477343022823334,
+                                              -0.09105003625154495,
+                                              0.0,
+                                              0.07958029955625534,
+                                              0.16093020141124725,
+                                              0.24611230194568634,
+                                              0.33791524171829224,
+                                              0.44070982933044434,
+                                              0.5626170039176941,
+                                              0.7229568362236023,
+                                              1.0};
 
 Result<Dequantised> dequantise(const QuantisedParts& parts, const Dims& wanted, bool like_torch,
                                int jobs) {
   ASSAY_TRY_STATUS(check_numbers(parts.codes, "the weight"));
   ASSAY_TRY_STATUS(check_numbers(parts.scale, "the scale"));
   if (parts.zero) ASSAY_TRY_STATUS(check_numbers(*parts.zero, "the offset"));
+  if (parts.coding == pair::Coding::Levels) return from_levels(parts, wanted);
   Result<Plan> plan = parts.coding == pair::Coding::QWeight ? plan_qweight(parts, wanted)
                       : parts.coding == pair::Coding::CompressedTensors
                           ? plan_compressed_tensors(parts, wanted)

@@ -2,7 +2,9 @@
 // Quantised weights as the numbers they stand for: (code - zero point) * scale.
 // Layouts and their sources: docs/commands/compare-weights.md
 #pragma once
+#include <array>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/result.hpp"
@@ -20,8 +22,13 @@ struct QuantisedParts {
   std::optional<TensorView> group_index;  // of each input channel (GPTQ with act-order)
   /// GPTQ files before format v2 store each zero point less one.
   bool zero_is_less_one = true;
+  /// Coding::Levels: what each code stands for, as a part of the block's scale.
+  std::span<const double> levels = {};
   double scale_factor = 1;  // of the stored scale: 1/127 where that is the largest value of a row
 };
+
+/// nf4's.
+extern const std::array<double, 16> kNormalFloat4;
 
 struct Dequantised {
   Tensor tensor;       // float32, C-contiguous

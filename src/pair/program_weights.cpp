@@ -88,13 +88,14 @@ class LeafMatcher {
 
 }  // namespace
 
-CodedLeaves::CodedLeaves(const run::Run& run, const LeafRecords& leaves)
+CodedLeaves::CodedLeaves(const run::Run& run, const LeafRecords& leaves,
+                         std::optional<CodeNames> own)
     : names_(std::make_unique<run::Run>()) {
   for (const auto& [name, record] : leaves) {
     names_->records.push_back(run.records[record]);
     names_->records.back().node = name;
   }
-  side_.emplace(*names_, /*as_stored=*/false);
+  side_.emplace(*names_, /*as_stored=*/false, std::move(own));
   for (const Weight& weight : side_->weights()) {
     if (weight.owner) parts_.insert(side_->record_of(weight).node);
   }

@@ -25,7 +25,7 @@ using LeafRecords = std::map<std::string, size_t, std::less<>>;
 class CodedLeaves {
  public:
   CodedLeaves() : CodedLeaves({}, {}) {}
-  CodedLeaves(const run::Run& run, const LeafRecords& leaves);
+  CodedLeaves(const run::Run& run, const LeafRecords& leaves, std::optional<CodeNames> own = {});
 
   /// The weight that a leaf holds the codes of: "q_proj.weight" of "q_proj.weight_packed"; nullptr
   /// for other leaves.

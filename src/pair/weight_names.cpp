@@ -38,7 +38,8 @@ std::optional<size_t> find_embedding(const CheckpointSide& side) {
 
 }  // namespace
 
-CheckpointSide::CheckpointSide(const run::Run& run, bool as_stored) : run_(run) {
+CheckpointSide::CheckpointSide(const run::Run& run, bool as_stored, std::optional<CodeNames> own)
+    : run_(run), own_(std::move(own)) {
   for (size_t i = 0; i < run.records.size(); ++i) records_.emplace(run.records[i].node, i);
   for (size_t i = 0; i < run.records.size(); ++i) {
     Weight plain;
@@ -81,7 +82,21 @@ std::optional<size_t> CheckpointSide::find_any(std::string_view base,
   return std::nullopt;
 }
 
+std::optional<Weight> CheckpointSide::own_weight_of(size_t index) const {
+  const std::string_view name = run_.records[index].node.str();
+  if (!own_ || !name.ends_with('.' + own_->codes)) return std::nullopt;
+  const std::string module(name.substr(0, name.size() - own_->codes.size()));
+  Weight out;
+  out.name = module + own_->weight;
+  out.record = index;
+  out.coding = own_->coding;
+  out.scale = find_any(module, {own_->scale.c_str()});
+  if (!own_->zero.empty()) out.zero = find_any(module, {own_->zero.c_str()});
+  return out.scale ? std::optional(std::move(out)) : std::nullopt;
+}
+
 Weight CheckpointSide::weight_of(size_t index) const {
+  if (std::optional<Weight> own = own_weight_of(index)) return *std::move(own);
   Weight out;
   out.record = index;
   out.name = run_.records[index].node;

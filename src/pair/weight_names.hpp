@@ -19,6 +19,7 @@ enum class Coding : uint8_t {
   Codes,              // one integer or 8-bit float an element, or int4 pairs in bytes
   CompressedTensors,  // `weight_packed`: int32 words of offset-binary codes along the last axis
   QWeight,            // `qweight` of GPTQ ([in / codes a word, out]) or AWQ ([in, out / 8])
+  Levels,  // two numbers of nf4's levels a byte, the first in the higher half; a scale a block
 };
 
 /// One weight as a model knows it, and the records it is stored in.
@@ -34,12 +35,20 @@ struct Weight {
   std::optional<size_t> owner;  // this is a scale or the like of that weight
 };
 
+/// What a module of a program calls the parts of a weight in codes, where no library's names tell.
+struct CodeNames {
+  std::string weight;              // of the model: "weight"
+  std::string codes, scale, zero;  // zero empty: there is none
+  Coding coding = Coding::Codes;
+};
+
 /// One side of a comparison of weights: a Weight for each record, at the same index.
 class CheckpointSide {
  public:
   /// run         outlives this
   /// as_stored   every record by itself, whatever stands beside it
-  CheckpointSide(const run::Run& run, bool as_stored);
+  /// own         names beside those of libraries
+  CheckpointSide(const run::Run& run, bool as_stored, std::optional<CodeNames> own = {});
   /// Makes an int8 weight of a record that was taken as it is stored.
   void set_parts(size_t weight, size_t scale, size_t zero);
 
@@ -58,7 +67,10 @@ class CheckpointSide {
                                                std::initializer_list<const char*> endings) const;
   [[nodiscard]] Weight weight_of(size_t index) const;
 
+  [[nodiscard]] std::optional<Weight> own_weight_of(size_t index) const;
+
   const run::Run& run_;
+  std::optional<CodeNames> own_;
   std::map<std::string, size_t, std::less<>> records_;
   std::vector<Weight> weights_;                       // in the order of the records
   std::map<std::string, size_t, std::less<>> names_;  // to the index of a weight

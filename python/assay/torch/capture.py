@@ -29,7 +29,7 @@ from assay._ranks import Ranks, asked_ranks
 from assay._run_id import id_of_job
 from assay._steps import parse_steps
 from assay.errors import Error, FormatError, make_error
-from assay.torch import _flat, _topology
+from assay.torch import _flat, _packed, _topology
 from assay.torch._device import DevicePath
 from assay.torch._topology import Pattern
 
@@ -74,6 +74,23 @@ def _let_injection_step_back(who: str) -> None:
     injection = sys.modules.get("assay.inject.outermost")
     if injection is not None:
         injection.step_back(who)
+
+
+def _fp32_precision() -> str:
+    """What torch computes float32 products in where that is not float32: "mkldnn.matmul bf16, cudnn.conv tf32"."""
+    found = []
+    libraries = [("mkldnn", "matmul"), ("mkldnn", "conv")]
+    if torch.cuda.is_available():
+        libraries += [("cuda", "matmul"), ("cudnn", "conv")]
+    for library, kind in libraries:
+        place = getattr(getattr(torch.backends, library), kind, None)
+        try:
+            precision = getattr(place, "fp32_precision", "none")  # torch 2.9 and later
+        except RuntimeError:  # settings of the old kind and of the new one were mixed
+            continue
+        if precision not in ("none", "ieee"):
+            found.append(f"{library}.{kind} {precision}")
+    return ", ".join(found)
 
 
 def _named_models(models: Models) -> dict[str, torch.nn.Module]:
@@ -297,6 +314,7 @@ class Capture:
             "grad_enabled": torch.is_grad_enabled(),
             "inference_mode": torch.is_inference_mode_enabled(),
             "dropout": None,
+            "fp32_precision": _fp32_precision(),
         }
         self._plans: list[_topology.NodePlan] = []
         self._trees: list[dict[str, Any]] = []
@@ -419,6 +437,7 @@ class Capture:
                 for module, own_name, part in _flat.parts_of(parameter):
                     owner = numbers.get(id(module), number)
                     entries.append((owner, _manifest.printable(own_name), part, False))
+            entries += [(number, name, part, False) for name, part in _packed.parts_of(plan.module)]
             buffers = plan.module.named_buffers(recurse=False)
             entries += [(number, _manifest.printable(n), b, True) for n, b in buffers]
         self._session.weights(entries)

@@ -2,6 +2,7 @@
 #include "locate/judge/coded_weights.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "compare/dequantise.hpp"
@@ -27,8 +28,8 @@ std::byte byte_of_ones(const TensorView& codes, Coding coding, int64_t values) {
     const FloatGrid grid = *float_grid(codes.dtype);
     return static_cast<std::byte>((1 - grid.smallest_exponent) << grid.fraction_bits);
   }
-  // Offset-binary codes of a word, four or eight bits each.
-  if (coding == Coding::CompressedTensors)
+  // Codes of a word, four or eight bits each, around the middle one.
+  if (coding == Coding::CompressedTensors || coding == Coding::QWeight)
     return words * 8 == values ? std::byte{0x99} : std::byte{0x81};
   const bool is_pair = words * 2 == values;  // of 4-bit codes
   return is_pair ? std::byte{0x11} : std::byte{0x01};
@@ -62,6 +63,17 @@ class Allowed {
   double of_scale_ = 0;             // half an ULP of 1 in the type of the scales
 };
 
+/// Of each level of nf4 the wider of the distances to its neighbours.
+std::array<double, 16> gaps_of_levels() {
+  const std::array<double, 16>& levels = compare::kNormalFloat4;
+  std::array<double, 16> gaps{};
+  for (size_t i = 0; i < levels.size(); ++i) {
+    if (i > 0) gaps[i] = levels[i] - levels[i - 1];
+    if (i + 1 < levels.size()) gaps[i] = std::max(gaps[i], levels[i + 1] - levels[i]);
+  }
+  return gaps;
+}
+
 /// A weight in codes, read.
 struct Loaded {
   Coding coding;
@@ -78,6 +90,7 @@ compare::QuantisedParts views_of(const Loaded& loaded) {
   parts.codes = loaded.codes.view;
   parts.scale = loaded.scale.view;
   parts.scale_factor = loaded.scale_factor;
+  if (loaded.coding == Coding::Levels) parts.levels = compare::kNormalFloat4;
   if (loaded.zero) parts.zero = loaded.zero->view;
   if (loaded.group_index) parts.group_index = loaded.group_index->view;
   return parts;
@@ -100,8 +113,6 @@ Result<Loaded> load(const pair::CodedLeaves& leaves, const pair::Weight& weight)
 
 Result<StepDifference> step_difference(const pair::CodedLeaves& leaves, const pair::Weight& weight,
                                        const TensorRecord& golden_record) {
-  if (weight.coding == Coding::QWeight)
-    return fail(Errc::Unsupported, "GPTQ and AWQ move weights further than their step");
   ASSAY_TRY(const Tensor golden, run::load_tensor(golden_record));
   ASSAY_TRY(const Loaded loaded, load(leaves, weight));
   if (loaded.codes.view.dtype == DType::HiFloat8)
@@ -111,17 +122,25 @@ Result<StepDifference> step_difference(const pair::CodedLeaves& leaves, const pa
   ASSAY_TRY(const compare::Dequantised made, compare::dequantise(parts, shape, false, /*jobs=*/1));
   if (!(made.tensor.view.shape == shape))
     return fail(Errc::Invalid, "codes of another shape than golden's");
-  ASSAY_TRY(const Tensor ones, ones_like(loaded.codes, weight.coding, golden.view.element_count()));
-  parts.codes = ones.view;
-  parts.zero.reset();
+  const std::array<double, 16> gaps = gaps_of_levels();
+  Tensor ones = loaded.codes;
+  if (weight.coding == Coding::Levels) {
+    parts.levels = gaps;
+  } else {
+    ASSAY_TRY(ones, ones_like(loaded.codes, weight.coding, golden.view.element_count()));
+    parts.codes = ones.view;
+    parts.zero.reset();
+  }
   ASSAY_TRY(const compare::Dequantised scales,
             compare::dequantise(parts, shape, false, /*jobs=*/1));
   ASSAY_TRY(const reference::Wide g, reference::widen(golden.view));
   ASSAY_TRY(const reference::Wide m, reference::widen(made.tensor.view));
   ASSAY_TRY(const reference::Wide s, reference::widen(scales.tensor.view));
   const Allowed allowed(loaded.codes.view.dtype, loaded.scale.view.dtype);
-  StepDifference out{.scheme = made.scheme,
-                     .may_be_calibrated = weight.coding == Coding::CompressedTensors};
+  StepDifference out;
+  out.scheme = made.scheme;
+  out.may_be_calibrated =
+      weight.coding == Coding::CompressedTensors || weight.coding == Coding::QWeight;
   for (int64_t i = 0; i < g.size(); ++i) {
     const auto at = static_cast<size_t>(i);
     const double mine = m.values[at];
@@ -130,8 +149,13 @@ Result<StepDifference> step_difference(const pair::CodedLeaves& leaves, const pa
                               : std::isfinite(off)
                                   ? off / allowed(g.values[at], mine, std::abs(s.values[at]))
                                   : INFINITY;
+    out.error += off * off;
+    out.energy += g.values[at] * g.values[at];
     if (out.worst >= 0 && !(half_steps > out.half_steps)) continue;
-    out = {half_steps, i, g.values[at], mine, out.scheme, out.may_be_calibrated};
+    out.half_steps = half_steps;
+    out.worst = i;
+    out.golden_value = g.values[at];
+    out.mine_value = mine;
   }
   return out;
 }

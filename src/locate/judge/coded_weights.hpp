@@ -15,7 +15,8 @@ struct StepDifference {
   double half_steps = 0;
   int64_t worst = -1;
   double golden_value = 0, mine_value = 0;
-  std::string scheme;  // "int8 per channel"
+  double error = 0, energy = 0;  // sums of squares of m - g and of g
+  std::string scheme = {};       // "int8 per channel"
   /// A calibrated scheme (GPTQ and the like) may move values further than its rounding.
   bool may_be_calibrated = false;
 };

@@ -31,7 +31,7 @@ std::string shape_difference(const TensorView& reference, const TensorView& mine
 }  // namespace
 
 Result<OwnError> judge_output(const Call& call, const std::vector<Tensor>& outputs, size_t output,
-                              const TensorView& mine, int jobs) {
+                              const TensorView& mine, int jobs, double probabilities) {
   OwnError result;
   result.output = output;
   result.dtype = mine.dtype;
@@ -56,7 +56,8 @@ Result<OwnError> judge_output(const Call& call, const std::vector<Tensor>& outpu
     ASSAY_TRY_STATUS(judge_integers(call, outputs, output, mine, &result));
     return result;
   }
-  const ErrorModel model = error_model(call, output, reference.dtype, mine.dtype);
+  ErrorModel model = error_model(call, output, reference.dtype, mine.dtype);
+  model.row.probabilities = probabilities;
   if (model.kind == ErrorModel::Kind::None) {
     result.state = OwnError::State::NoReference;
     result.reason = model.reason;

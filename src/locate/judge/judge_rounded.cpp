@@ -358,14 +358,19 @@ class OutputJudge {
     double v_factor = row_.v_factor * growth * growth;
     if (row_.attention) {
       const double a = 4 * kAccumulatorRoundoff * (1 + terms->score_bound);
-      w_factor = grid_.roundoff() + a;
+      w_factor = roundoff_of_probabilities() + a;
       v_factor = a * a / 12;
     }
     scale_allowed(w_factor, v_factor, count, block);
     if (terms->addend != nullptr) allow_rounded_product(terms->addend + in_row, count, block);
     if (!row_.attention) return;
-    const double rounding = kRoundingL2 * kRoundingL2 * grid_.roundoff() * grid_.roundoff();
-    for (int64_t i = 0; i < count; ++i) block->v[i] += rounding * terms->variance[in_row + i];
+    const double rounding = kRoundingL2 * roundoff_of_probabilities();
+    for (int64_t i = 0; i < count; ++i)
+      block->v[i] += rounding * rounding * terms->variance[in_row + i];
+  }
+
+  [[nodiscard]] double roundoff_of_probabilities() const {
+    return std::max(grid_.roundoff(), row_.probabilities);
   }
 
   /// Kernels that add a bias to a product of 16 bits may round the product first: oneDNN and BLAS

@@ -17,6 +17,7 @@
 #include "locate/judge/judge_exact.hpp"
 #include "locate/judge/judge_output.hpp"
 #include "locate/judge/judge_sums.hpp"
+#include "locate/judge/narrow_kernels.hpp"
 #include "locate/judge/operator_parts.hpp"
 #include "locate/judge/strict_kernels.hpp"
 #include "reference/products/matmul.hpp"
@@ -121,15 +122,6 @@ OwnError unjudged(size_t op, size_t use, const Error& error) {
   }
 }
 
-/// Which of evaluate()'s results an output is: slots of several outputs are their numbers.
-size_t number_of(const Use& use, size_t place) {
-  size_t number = 0;
-  const std::string_view slot = use.slot;
-  const char* end = slot.data() + slot.size();
-  const auto read = std::from_chars(slot.data(), end, number);
-  return read.ec == std::errc() && read.ptr == end ? number : place;
-}
-
 class OwnErrorJob {
  public:
   OwnErrorJob(const Program& program, const OwnErrorOptions& options)
@@ -208,7 +200,7 @@ class OwnErrorJob {
     const Result<Tensor> mine = load_use(program_, one.outputs[use]);
     if (!mine) return unjudged(op, use, mine.error());
     Result<OwnError> judged =
-        judge_output(call, results, number_of(one.outputs[use], use), mine->view, jobs);
+        judge_output(call, results, result_of(one.outputs[use], use), mine->view, jobs);
     if (!judged) return unjudged(op, use, judged.error());
     judged->op = op;
     judged->output = use;
@@ -392,6 +384,14 @@ std::vector<size_t> all_of(const Program& program) {
 
 }  // namespace
 
+size_t result_of(const Use& use, size_t place) {
+  size_t number = 0;
+  const std::string_view slot = use.slot;
+  const char* end = slot.data() + slot.size();
+  const auto read = std::from_chars(slot.data(), end, number);
+  return read.ec == std::errc() && read.ptr == end ? number : place;
+}
+
 Result<std::vector<std::vector<OwnError>>> judge_operators(const Program& program,
                                                            const OwnErrorOptions& options) {
   std::vector<std::vector<OwnError>> by_operator(program.operators.size());
@@ -412,6 +412,7 @@ Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& opti
   result.interrupted = elsewhere.interrupted || was_interrupted(options);
   if (result.interrupted && !options.keeps_what_is_done)
     return fail(Errc::Interrupted, "interrupted");
+  if (!result.interrupted) judge_narrow_kernels(program, options, &by_operator, &result);
   count(program, by_operator, &result);
   for (std::vector<OwnError>& errors : by_operator)
     result.outputs.insert(result.outputs.end(), std::make_move_iterator(errors.begin()),

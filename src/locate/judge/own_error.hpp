@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 
+#include "locate/noise/narrow_products.hpp"
 #include "locate/program/finding.hpp"
 #include "run/parts.hpp"
 
@@ -56,6 +57,10 @@ struct OwnErrors {
   std::map<DType, bool> strict;
   std::vector<Finding> findings;  // hard, in execution order
   std::vector<CoarseGroup> coarse;
+  /// What kernels round operands of float32 to, where that explains the products of a kind: the
+  /// coarsest of all kinds.   narrow_kernels.hpp
+  ProductType products = ProductType::Float32;
+  std::string narrow_kinds;                // "36 aten.mm.default in bf16"
   size_t judged = 0;                       // operators that produce floats and were judged
   size_t judgeable = 0;                    // operators that produce floats
   std::map<std::string, size_t> unjudged;  // "aten.foo.bar: no reference" -> count
@@ -64,6 +69,9 @@ struct OwnErrors {
   bool interrupted =
       false;  // with OwnErrorOptions::keeps_what_is_done: the others are in none of it
 };
+
+/// Which of evaluate()'s results an output is: slots of several outputs are their numbers.
+[[nodiscard]] size_t result_of(const Use& use, size_t place);
 
 struct OwnErrorOptions {
   int jobs = 0;                             // <= 0: one per core
@@ -95,10 +103,12 @@ struct OwnErrorOptions {
 ///
 /// outputs  of evaluate(call)
 /// mine     the captured output, its own type
+/// probabilities  of fused attention: half a ULP of 1 in their type, where that is narrower
 /// errors   Unsupported (types)
 [[nodiscard]] Result<OwnError> judge_output(const reference::aten::Call& call,
                                             const std::vector<Tensor>& outputs, size_t output,
-                                            const TensorView& mine, int jobs = 1);
+                                            const TensorView& mine, int jobs = 1,
+                                            double probabilities = 0);
 
 /// The operations of an ATB run, recomputed by opcheck and judged by its `atb` standard, as
 /// findings.

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters and buffers, each against its partner.   docs/localisation.md, "Pair tests"
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <set>
 #include <unordered_map>
 
 #include "base/thread_pool.hpp"
-#include "locate/judge/coded_weights.hpp"
+#include "locate/judge/grid_weights.hpp"
 #include "locate/judge/pair_tests.hpp"
 #include "locate/noise/record_distance.hpp"
 #include "locate/program/owner.hpp"
 #include "pair/merge_ranks.hpp"
 #include "reference/products/matmul.hpp"
+#include "run/common_names.hpp"
 #include "run/load.hpp"
 
 namespace assay::locate {
@@ -33,6 +35,9 @@ struct JudgedWeight : pair::LeafPair {
   std::optional<compare::RoundingCheck> rounding;  // where the run under test's file rounds
   const StoredWeight::Part* part = nullptr;        // that rounding does not explain
   std::string scheme = {};                         // of a weight in codes: "int8 per channel"
+  bool on_grid = false;                            // of codes, put back in place
+  WeightDifference plain = {};                     // as if it were on none
+  double error = 0, energy = 0;                    // of one with a scheme, squared
   bool padded = false;                             // golden's rows, and more
   std::string joined = {};                         // how its shards were put together
   std::string unjudged = {};                       // why, where nothing can be said
@@ -63,7 +68,9 @@ class WeightTest {
     find_missing(leaves);
     compare_all(&pairs);
     tell_faults_from_calibration(&pairs);
+    drop_lone_grids(&pairs);
     for (const JudgedWeight& one : pairs) report(one);
+    if (energy_ > 0) tests_->cost = std::sqrt(error_ / energy_);
     note("weights without a partner in golden: ", leaves.lonely);
     note("weights that could not be compared: ", unreadable_);
     const std::vector<std::string_view> padded(tests_->padded.begin(), tests_->padded.end());
@@ -157,12 +164,20 @@ class WeightTest {
       one->unjudged = steps.error().message;
       return;
     }
-    one->scheme = steps->scheme;
-    one->difference = WeightDifference{.half_ulp = steps->half_steps,
-                                       .worst = steps->worst,
-                                       .golden_value = steps->golden_value,
-                                       .mine_value = steps->mine_value};
+    take_steps(*steps, one);
     if (steps->may_be_calibrated && steps->half_steps > kWeightLimit) one->unjudged = kCalibrated;
+  }
+
+  static void take_steps(const StepDifference& steps, JudgedWeight* one) {
+    one->scheme = steps.scheme;
+    one->error = steps.error;
+    one->energy = steps.energy;
+    one->difference = WeightDifference{
+        .half_ulp = steps.half_steps,
+        .worst = steps.worst,
+        .golden_value = steps.golden_value,
+        .mine_value = steps.mine_value,
+        .relative_l2 = steps.energy > 0 ? std::sqrt(steps.error / steps.energy) : 0};
   }
 
   /// Calibration moves all weights of a scheme: one that is further than a step among peers that
@@ -178,6 +193,27 @@ class WeightTest {
       if (one.unjudged != kCalibrated) continue;
       const auto& [within, further] = schemes.at(one.scheme);
       if (within >= kCalibrationPeers * further) one.unjudged.clear();
+    }
+  }
+
+  /// Who quantises puts more than one weight in codes: one that lies on a grid while most of its peers
+  /// in other layers do not was changed by itself, and so was one without peers among few.
+  static void drop_lone_grids(std::vector<JudgedWeight>* pairs) {
+    constexpr size_t kFewestPeers = 3, kFewestOnGrid = 3;
+    std::map<std::string, std::pair<size_t, size_t>> peers;  // on a grid, all
+    size_t all = 0;
+    for (const JudgedWeight& one : *pairs) {
+      auto& [on_grid, members] = peers[run::layer_pattern(std::string(one.name))];
+      ++members;
+      if (one.on_grid) ++on_grid, ++all;
+    }
+    for (JudgedWeight& one : *pairs) {
+      if (!one.on_grid) continue;
+      const auto& [on_grid, members] = peers.at(run::layer_pattern(std::string(one.name)));
+      if (members < kFewestPeers ? all >= kFewestOnGrid : 2 * on_grid >= members) continue;
+      one.on_grid = false;
+      one.scheme.clear();
+      one.difference = one.plain;
     }
   }
 
@@ -249,6 +285,12 @@ class WeightTest {
     }
     ASSAY_TRY(const WeightDifference difference, weight_difference(theirs.view, ours.view));
     if (difference.half_ulp > kWeightLimit && !difference.shape_differs) {
+      if (const auto steps = grid_difference(theirs.view, ours.view)) {
+        one->on_grid = true;
+        one->plain = difference;
+        take_steps(*steps, one);
+        return one->difference;
+      }
       if (const std::optional<double> factor = constant_factor(theirs.view, ours.view))
         one->hypothesis =
             "weight differs from golden by a constant factor " + short_value(*factor, 4);
@@ -266,6 +308,7 @@ class WeightTest {
       return;
     }
     ++tests_->weights_compared;
+    if (one.on_grid) tests_->on_grid.emplace(one.name);
     if (one.padded) tests_->padded.emplace_back(one.name);
     const WeightDifference& difference = *one.difference;
     if (one.rounding) {
@@ -274,7 +317,11 @@ class WeightTest {
         return;
       }
     } else if (!(difference.half_ulp > kWeightLimit)) {
-      if (!one.scheme.empty()) ++tests_->rounded[one.scheme];
+      if (!one.scheme.empty()) {
+        ++tests_->rounded[one.scheme];
+        error_ += one.error;
+        energy_ += one.energy;
+      }
       if (!one.joined.empty()) joined_[one.joined].push_back(one.name);
       return;
     }
@@ -373,6 +420,7 @@ class WeightTest {
   std::vector<std::string_view> unreadable_;
   std::map<std::string, std::vector<std::string_view>> unjudged_;  // by reason
   std::map<std::string, std::vector<std::string_view>> joined_;    // by the way
+  double error_ = 0, energy_ = 0;  // of those within the rounding of their codes
 };
 
 }  // namespace

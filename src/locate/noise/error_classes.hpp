@@ -43,6 +43,8 @@ struct ErrorRow {
   /// Fused attention: its w and v also hold one rounding of the probabilities and the error of the
   /// scores.
   bool attention = false;
+  /// Half a ULP of 1 of these probabilities, where they are narrower than the result.
+  double probabilities = 0;
   std::optional<Tensor> side = std::nullopt;
   double side_factor = 1;
   double side_constant = 0;

@@ -47,6 +47,9 @@ struct PairTests {
   std::vector<std::string> weights_missing;
   /// Of them, by the type that their file rounds to, those that golden's are within its rounding.
   std::map<std::string, size_t> rounded;
+  double cost = 0;  // of those: root of the sum of their squared errors over that of golden's
+  /// Of them, those whose own values lie on the grid of codes: quantised and put back in place.
+  std::set<std::string> on_grid;
   /// Of them, those with more rows behind golden's: padded vocabularies.
   std::vector<std::string> padded;
   std::vector<std::string> notes;

@@ -14,6 +14,7 @@
 
 #include "base/interned_text.hpp"
 #include "compare/gguf_weights.hpp"
+#include "locate/noise/narrow_products.hpp"
 #include "pair/operand.hpp"
 #include "pair/program_weights.hpp"
 #include "reference/aten/call.hpp"
@@ -123,6 +124,9 @@ struct Program {
   std::map<std::string, run::TensorRecord, std::less<>> model_weights;
   // Of an engine's run that is held against Hugging Face's modules:
   std::map<std::string, StoredWeight, std::less<>> stored_weights;  // by golden's name
+  /// Weights whose values are those of codes that were put back in place: what is computed with
+  /// them is judged on them.
+  std::set<std::string> on_grid;
   /// A matrix of the run under test's file, not in float32, that is no known parameter of golden;
   /// empty: none. What golden computes with a matrix that is none of the file's is not judged then.
   std::string lonely_weight;
@@ -144,6 +148,8 @@ struct Program {
   bool multiplies_angles = false;
   /// By record: of queries, keys and values.
   std::map<size_t, AttentionRounding> attention_roundings;
+  /// Of float32 operands, in products and fused attention.
+  ProductType products = ProductType::Float32;
   std::string cache_blocks;  // what attention reads in blocks: "keys in q8_0, values in q4_0"
   /// A type of blocks that attention works in, where it cannot be told what is rounded how; it is
   /// not judged then.

@@ -390,6 +390,8 @@ DType Replay::leaf_type(const std::string& leaf, DType computed) const {
 DType Replay::rounding_type(const Region& region) const {
   DType type = region.dtype;
   if (autocast_ && is_narrower(*autocast_, type)) type = *autocast_;
+  if (mine_.products != ProductType::Float32 && type == DType::Float32)
+    type = is_of_activations(mine_.products) ? DType::Float8E4M3FN : DType::BFloat16;
   for (const Region::Call& call : region.operators) {
     for (const Use& use : golden_.operators[call.op].outputs) {
       if (use.record >= golden_.run->records.size()) continue;
@@ -600,6 +602,7 @@ class Replay::Machine {
     const auto& types = replay_.mine_.leaf_types;
     if (const auto type = types.find(leaf); type != types.end() && is_code(type->second))
       return true;
+    if (replay_.mine_.coded != nullptr && replay_.mine_.coded->find(leaf) != nullptr) return true;
     if (!leaf.ends_with("weight")) return false;
     const std::string stem = leaf.substr(0, leaf.size() - std::string_view("weight").size());
     return std::ranges::any_of(
@@ -611,7 +614,9 @@ class Replay::Machine {
   /// The run under test's weight where it is stored in another type, which the test of weights
   /// judges; null otherwise.
   [[nodiscard]] const run::TensorRecord* own_weight(const std::string& leaf) const {
-    return replay_.mine_.stored_weights.contains(leaf) ? replay_.leaf_of_mine(leaf) : nullptr;
+    return replay_.mine_.stored_weights.contains(leaf) || replay_.mine_.on_grid.contains(leaf)
+               ? replay_.leaf_of_mine(leaf)
+               : nullptr;
   }
 
   /// A kernel that multiplies with a stored weight converts the activation to go with its type.
@@ -768,10 +773,39 @@ class Replay::Machine {
     return {};
   }
 
+  /// Kernels of float32 round it before they multiply.
+  [[nodiscard]] bool is_narrow(const Operator& one, std::string_view slot) const {
+    return replay_.mine_.products != ProductType::Float32 && region_.dtype == DType::Float32 &&
+           is_multiplied(one.name, slot);
+  }
+
+  /// A factor of a product whose other factor is a weight.
+  [[nodiscard]] bool meets_weight(const Operator& one, const Region::Call& call, size_t k) const {
+    const auto is_weight = [&](size_t other) {
+      return call.operands[other] != kNone && is_multiplied(one.name, one.inputs[other].slot) &&
+             !replay_.leaf_behind(region_, call.operands[other]).empty();
+    };
+    if (is_weight(k)) return false;
+    for (size_t other = 0; other < one.inputs.size(); ++other)
+      if (other != k && is_weight(other)) return true;
+    return false;
+  }
+
   /// Autocast rounds what a product takes, however wide mine recorded it.
-  Status cast_for_product(const Operator& one, Pair* operand) const {
+  Status cast_for_product(const Operator& one, const Region::Call& call, size_t k,
+                          Pair* operand) const {
+    const std::string_view slot = one.inputs[k].slot;
     const OperatorClass kind = reference::aten::class_of(one.name);
     const DType type = operand->simulated.view.dtype;
+    if (is_narrow(one, slot) &&
+        (!is_of_activations(replay_.mine_.products) || meets_weight(one, call, k))) {
+      const uint64_t draw = how_.draw == 0 ? 0
+                                           : (uint64_t{how_.draw} << 40U) + 31 * one.time +
+                                                 static_cast<uint64_t>(slot.back());
+      ASSAY_TRY(operand->simulated, narrowed(operand->simulated, replay_.mine_.products, draw));
+      operand->same = false;
+      return {};
+    }
     if (!replay_.autocast_ || !is_float(type) || !is_narrower(*replay_.autocast_, type) ||
         (kind != OperatorClass::Product && kind != OperatorClass::Attention))
       return {};
@@ -820,7 +854,7 @@ class Replay::Machine {
       } else {
         ASSAY_TRY(operand, fetch(call.operands[k]));
         if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
-        ASSAY_TRY_STATUS(cast_for_product(one, &operand));
+        ASSAY_TRY_STATUS(cast_for_product(one, call, k, &operand));
         if (how_.wide_residual) ASSAY_TRY_STATUS(undo_cast(one, call.operands[k], &operand));
       }
       // What is written into keeps its element type, so a recorded 16-bit value would round the
@@ -864,6 +898,9 @@ class Replay::Machine {
       other_choice_ = other_choice_ || has_other_integers(one.outputs.back(), references.back());
     if (mixes_tokens(one, call)) tie_elsewhere_ = tie_elsewhere_ || !choices_.empty();
     ASSAY_TRY_STATUS(add_conversions(one, call, exact_call, &noisy));
+    if (is_narrow(one, "query") && !is_of_activations(replay_.mine_.products) && !noisy.empty())
+      ASSAY_TRY_STATUS(
+          add_noise_of_probabilities(exact_call, replay_.mine_.products, draw, &noisy.front()));
     if (replay_.mine_.multiplies_angles && !noisy.empty() &&
         reference::aten::class_of(one.name) == OperatorClass::Trigonometric) {
       ASSAY_TRY_STATUS(add_angle_noise(exact_call, &noisy.front()));

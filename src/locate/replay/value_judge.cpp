@@ -333,6 +333,10 @@ class ValueJudge::Bench {
     if (record.dtype && is_float(*record.dtype) && !is_judged_type(region.dtype))
       return fail(Errc::Unsupported,
                   "no wider reference than " + std::string(name(region.dtype)) + " to judge by");
+    judged->step.by_product = region.dtype == DType::Float32 &&
+                              std::ranges::any_of(region.operators, [&](const Region::Call& call) {
+                                return call.floating && is_product(golden_.operators[call.op].name);
+                              });
     gate_->enter(region.bytes);
     const Status status = measure(i, region, judged);
     gate_->leave(region.bytes);
@@ -386,6 +390,27 @@ class ValueJudge::Bench {
     finding->mine_record = use.record;
     finding->golden_record = boundary.golden_record;
     finding->detail = shape_difference(other);
+  }
+
+  /// The cosine of the value's error and of the simulated one: kernels that round their operands err
+  /// by the same in both.
+  static double likeness(const Tensor& value, const Replayed& golden) {
+    const Result<reference::Wide> mine = reference::widen(value.view);
+    const Result<reference::Wide> exact = reference::widen(golden.reference.view);
+    const Result<reference::Wide> noisy = reference::widen(golden.simulated.view);
+    if (!mine || !exact || !noisy || mine->size() != exact->size() ||
+        noisy->size() != exact->size())
+      return NAN;
+    double product = 0, of_mine = 0, of_noise = 0;
+    for (size_t i = 0; i < exact->values.size(); ++i) {
+      const double error = mine->values[i] - exact->values[i];
+      const double noise = noisy->values[i] - exact->values[i];
+      if (!std::isfinite(error) || !std::isfinite(noise)) continue;
+      product += error * noise;
+      of_mine += error * error;
+      of_noise += noise * noise;
+    }
+    return product / std::sqrt(of_mine * of_noise);
   }
 
   /// Few sources of noise are no average: their error alone is beyond twice its deviation by chance,
@@ -496,15 +521,17 @@ class ValueJudge::Bench {
          {How{}, How{.rounding = LeafRounding::None}, How{.rounding = LeafRounding::Narrowest},
           How{.rounding = LeafRounding::Prepared}, How{.kernel = AttentionKernel::Chain},
           How{.wide_residual = true}}) {
-      if (!first && !is_beyond(best)) break;
+      if (!first && (!options_.probes.empty() || !is_beyond(best))) break;
       if (how.kernel == AttentionKernel::Chain && !has_attention(region)) continue;
       ASSAY_TRY_STATUS(attempt(how));
     }
-    if (is_beyond(best) &&
+    if (is_beyond(best) && options_.probes.empty() &&
         (excess_of_whole(best) < kLuckyExcess || is_error_of_few(value, nearest.reference)))
       ASSAY_TRY_STATUS(widen_lucky_floor(boundary, value, region, way, masks, &best));
     set(best, &judged->step);
     judged->step.type = replay_.rounding_type(region);
+    if (mine_.products != ProductType::Float32 && judged->step.by_product)
+      judged->step.likeness = likeness(value, nearest);
     judged->step.suspicious = is_beyond(best);
     ASSAY_TRY_STATUS(add_narrowed_table(region, &judged->step));
     if (!judged->step.suspicious)

@@ -54,6 +54,10 @@ class Walker {
     const std::vector<size_t> order = largest_first();
     parallel_for(boundaries.size(), resolve_job_count(options_.jobs), [&](size_t place) {
       if (options_.interrupted != nullptr && options_.interrupted->load()) return;
+      if (!options_.probes.empty() && !std::ranges::binary_search(options_.probes, order[place])) {
+        judged_[order[place]].step.reason = "not asked";
+        return;
+      }
       judged_[order[place]] = values_.judge(order[place]);
       if (options_.progress) {
         const std::scoped_lock lock(progress_mutex);
@@ -62,6 +66,11 @@ class Walker {
     });
     if (options_.interrupted != nullptr && options_.interrupted->load())
       return fail(Errc::Interrupted, "interrupted");
+    judge_products();
+    if (!options_.probes.empty() || (options_.stops_at_narrow_products && are_narrow_)) {
+      closed_.values.assign(judged_.size(), false);
+      return collect();
+    }
     judge_around_open_orders();
     closed_ = close_openings(golden_, mine_, pairing_, options_, replay_, &gate_, &judged_);
     if (options_.interrupted != nullptr && options_.interrupted->load())
@@ -199,6 +208,30 @@ class Walker {
       Judged whole = values_.judge(i, unusable);
       if (!whole.order_open) judged_[i] = std::move(whole);
     }
+  }
+
+  /// Errors behind products: how many are beyond the limit, and whether they are like those that the
+  /// type of the operands makes.
+  void judge_products() {
+    constexpr size_t kFewest = 3;
+    constexpr double kLeastRatio = 0.5;     // less is a finer type than the one that is tried
+    constexpr double kLeastLikeness = 0.5;  // errors of other origin have none
+    std::vector<double> ratios, likeness;
+    for (const Judged& judged : judged_) {
+      if (!judged.step.by_product || !judged.step.reason.empty()) continue;
+      ratios.push_back(judged.step.r);
+      if (!std::isnan(judged.step.likeness)) likeness.push_back(judged.step.likeness);
+    }
+    if (ratios.size() < kFewest) return;
+    const auto beyond = static_cast<size_t>(
+        std::ranges::count_if(ratios, [this](double r) { return r > values_.limit(); }));
+    const auto middle = [](std::vector<double>& all) {
+      std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2));
+      return all[all.size() / 2];
+    };
+    are_narrow_ = 2 * beyond >= ratios.size();
+    are_explained_ = 4 * beyond <= ratios.size() && middle(ratios) >= kLeastRatio &&
+                     !likeness.empty() && middle(likeness) >= kLeastLikeness;
   }
 
   /// Another number of features, as of a router that chooses fewer: how many rows there are may
@@ -350,6 +383,8 @@ class Walker {
   Walk collect() {
     Walk walk;
     walk.limit = values_.limit();
+    walk.are_narrow = are_narrow_;
+    walk.are_explained = are_explained_;
     walk.missing_outputs = std::move(missing_outputs_);
     walk.other_shapes = other_shapes();
     walk.closed_leaves = std::move(closed_.leaves);
@@ -401,6 +436,7 @@ class Walker {
   std::vector<Judged> judged_;
   std::vector<std::string> missing_outputs_;
   Closed closed_;
+  bool are_narrow_ = false, are_explained_ = false;
 };
 
 }  // namespace

@@ -22,6 +22,8 @@ struct WalkStep {
   double err_own = 0;      // |t - ref| / |ref|
   double noise_floor = 0;  // floor / |ref|
   bool suspicious = false;
+  bool by_product = false;  // of float32: golden's products or fused attention stand in front of it
+  double likeness = NAN;    // cosine of its error and the simulated one; where products are narrow
   size_t operators = 0;     // that were replayed; of a suspicious one with those of earlier steps
   std::string owner = {};   // module path
   std::string reason = {};  // why it was not judged; empty when it was
@@ -54,6 +56,10 @@ struct WalkOptions {
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;
   bool padded = false;  // tensors of mine may have more columns than golden's, which are nothing
+  /// Stops where most values behind products are beyond what float32 explains: Walk::are_narrow.
+  bool stops_at_narrow_products = false;
+  /// Only these of Walk::steps, ascending, each in one way: for Walk::are_explained. Empty: all.
+  std::vector<size_t> probes;
   /// What pair tests found to be others.
   std::vector<OtherLeaf> other_leaves;
   std::vector<OtherArgument> other_arguments;
@@ -83,7 +89,9 @@ struct Walk {
   /// another shape although the module was given golden's shapes; another program, however well
   /// what is made of them fits.
   std::vector<std::string> other_shapes;
-  double limit = 0;  // of WalkStep::r
+  double limit = 0;            // of WalkStep::r
+  bool are_narrow = false;     // most values behind products of float32 are beyond the limit
+  bool are_explained = false;  // Program::products of mine explains them, and no more than them
   /// Of golden's operators that make floats those without partner in the other program: judged by the values around them | not at all
   size_t seen_from_outside = 0, unseen = 0;
 

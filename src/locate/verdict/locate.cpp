@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "compare/resident_files.hpp"
 #include "locate/judge/leaf_modules.hpp"
+#include "locate/judge/learned_codes.hpp"
 #include "locate/program/shards.hpp"
 #include "locate/verdict/hidden_infinities.hpp"
 #include "locate/verdict/locate_errors.hpp"
@@ -31,6 +32,18 @@ namespace assay::locate {
 namespace {
 
 constexpr uint64_t kShareOfFiles = 8;  // file pages beside working tensors
+
+/// Values behind products, spread over the run.
+std::vector<size_t> probes_of(const Walk& walk) {
+  constexpr size_t kProbes = 64;
+  std::vector<size_t> all, some;
+  for (size_t i = 0; i < walk.steps.size(); ++i) {
+    if (walk.steps[i].by_product && walk.steps[i].reason.empty()) all.push_back(i);
+  }
+  const size_t count = std::min(all.size(), kProbes);
+  for (size_t i = 0; i < count; ++i) some.push_back(all[i * all.size() / count]);
+  return some;
+}
 
 class Locator {
  public:
@@ -58,22 +71,26 @@ class Locator {
     if (options_.own_error) {
       ASSAY_TRY(own_, find_own_errors(mine_, "own errors of mine", false));
       // Golden's values decide nothing about mine: large products may be judged by sums.
+      if (own_) mine_.products = own_->products;
       if (!golden_.run->has(run::Trait::WithoutValues)) {
         ASSAY_TRY(golden_own_, find_own_errors(golden_, "own errors of golden", true));
       }
     }
+    if (across_ == nullptr) learn_codes(golden_, &mine_);
     pairing_ = pair_programs(golden_, mine_);
     join_shards(golden_, pairing_, &mine_);
     if (mine_.is_shared) pairing_ = pair_programs(golden_, mine_);
     inputs_ = find_input_difference(golden_, mine_, pairing_);
     ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
+    mine_.on_grid = tests_.on_grid;
     if (across_ == nullptr) {
       ASSAY_TRY(const auto difference, find_model_difference(golden_, mine_, pairing_, tests_));
       if (difference) return verdict_on_other_models(*difference);
     }
     if (needs_walk()) {
-      ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
+      ASSAY_TRY(walk_, walk_as_products_are());
     }
+    describe_products();
     if (across_ != nullptr) name_places();
     if (steps_ != nullptr) name_steps();
     ASSAY_TRY_STATUS(judge_without_program());
@@ -161,6 +178,41 @@ class Locator {
     // written otherwise.
     const auto is_hard = [](const Finding& finding) { return finding.hard; };
     return !tests_.findings.empty() || !own_ || std::ranges::none_of(own_->findings, is_hard);
+  }
+
+  /// Below the level of operators golden's program tells whether the run under test narrows the
+  /// operands of products: most values behind products are then beyond what float32 explains, and
+  /// what a narrower type makes of them is of their size and direction.
+  Result<Walk> walk_as_products_are() {
+    WalkOptions options = walk_options();
+    options.stops_at_narrow_products = mine_.products == ProductType::Float32;
+    ASSAY_TRY(Walk plain, walk(golden_, mine_, pairing_, options));
+    if (!options.stops_at_narrow_products || !plain.are_narrow) return plain;
+    options.stops_at_narrow_products = false;
+    options.probes = probes_of(plain);
+    std::vector<ProductType> types(kNarrowProducts.begin(), kNarrowProducts.end());
+    // Of products that are exact by themselves only the smallest difference may be one of operands.
+    if (own_) types = {ProductType::BFloat16Pairs};
+    types.insert(types.end(), kNarrowActivations.begin(), kNarrowActivations.end());
+    for (const ProductType type : types) {
+      mine_.products = type;
+      ASSAY_TRY(const Walk probe, walk(golden_, mine_, pairing_, options));
+      if (probe.are_explained) break;
+      mine_.products = ProductType::Float32;
+    }
+    options.probes.clear();
+    return walk(golden_, mine_, pairing_, options);
+  }
+
+  void describe_products() {
+    if (mine_.products == ProductType::Float32) return;
+    std::string note =
+        "operands of float32 products are rounded to " + std::string(product_name(mine_.products));
+    if (own_ && !own_->narrow_kinds.empty()) note += " (" + own_->narrow_kinds + ")";
+    const auto said = mine_.run->properties.find("config.fp32_precision");
+    if (said != mine_.run->properties.end() && !said->second.empty())
+      note += "; torch says: " + said->second;
+    tests_.notes.push_back(std::move(note));
   }
 
   bool is_judged_by_modules() const {

@@ -187,6 +187,7 @@ struct Verdict {
   /// holds them in; empty: none.
   std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
   std::string cache_blocks;  // Program::cache_blocks of mine
+  std::string products;      // "products in bf16", where operands of float32 are narrowed; or empty
   TokenChoices tokens;
   std::vector<std::string> notes;         // "program differs here, cannot judge: ..."
   std::vector<std::string> failed_parts;  // of LocateOptions::parts: a sentence a reason

@@ -42,7 +42,8 @@ std::optional<Tensor> reference_of(const Program& mine, const Finding& finding) 
   if (output == one.outputs.end()) return std::nullopt;
   const Result<reference::aten::Call> call = load_call(mine, one);
   if (!call) return std::nullopt;
-  Result<std::vector<Tensor>> outputs = reference::aten::evaluate(*call);
+  Result<std::vector<Tensor>> outputs = is_product(one.name) ? evaluate_narrow(*call, mine.products)
+                                                             : reference::aten::evaluate(*call);
   const auto index = static_cast<size_t>(output - one.outputs.begin());
   if (!outputs || index >= outputs->size()) return std::nullopt;
   return std::move((*outputs)[index]);

@@ -281,8 +281,11 @@ std::string clean(const Verdict& verdict) {
       return "clean: all " + counted(coverage.values, "captured value") +
              " of mine are golden's, bit for bit; confidence high";
   }
-  if (!verdict.quantisation.empty() || !verdict.cache_blocks.empty())
-    text = "quantisation, as expected: " + text;
+  std::string expected = verdict.quantisation.empty() && verdict.cache_blocks.empty()
+                             ? std::string()
+                             : std::string("quantisation");
+  if (!verdict.products.empty()) expected += (expected.empty() ? "" : ", ") + verdict.products;
+  if (!expected.empty()) text = expected + ", as expected: " + text;
   if (!verdict.cache_blocks.empty()) add(&text, verdict.cache_blocks + ", within their rounding");
   if (!verdict.quantisation.empty()) {
     add(&text, verdict.quantisation + ", the others golden's");
@@ -435,6 +438,8 @@ std::vector<std::string> remarks(const Verdict& verdict) {
     lines.push_back("tokens: " + token);
   if (verdict.outcome == VerdictOutcome::FirstWrong && !verdict.quantisation.empty())
     lines.push_back("quantisation, as expected: " + verdict.quantisation);
+  if (verdict.outcome == VerdictOutcome::FirstWrong && !verdict.products.empty())
+    lines.push_back(verdict.products + ", as expected");
   for (const std::string& note : verdict.notes) lines.push_back("note: " + note);
   return lines;
 }

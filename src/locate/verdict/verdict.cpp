@@ -150,8 +150,10 @@ class Composer {
       count += weights;
     }
     if (count == 0) return;
-    verdict_.quantisation = std::to_string(count) + " of " + counted(tests.weights, "weight") +
-                            " within the rounding of their types (" + types + ")";
+    verdict_.quantisation =
+        std::to_string(count) + " of " + counted(tests.weights, "weight") +
+        " within the rounding of their types (" + types + ")" +
+        (tests.cost > 0 ? ", which costs them " + percent_text(tests.cost) : "");
   }
 
   void describe_rewritings() {
@@ -440,6 +442,8 @@ class Composer {
   void measure_coverage() {
     Coverage& coverage = verdict_.coverage;
     verdict_.cache_blocks = stages_.mine->cache_blocks;
+    if (stages_.mine->products != ProductType::Float32)
+      verdict_.products = "products in " + std::string(product_name(stages_.mine->products));
     coverage.operators = stages_.mine->operators.size();
     if (stages_.pairing != nullptr) coverage.paired = stages_.pairing->paired;
     if (stages_.tests != nullptr) {
@@ -480,7 +484,9 @@ class Composer {
       coverage.unjudged["golden's, without partner"] = stages_.walk->unseen;
     for (const auto& [op, reason] : stages_.own->unjudged_operators) {
       const size_t partner = stages_.pairing->golden_of[op];
-      if (partner == kNone || !stages_.walk->covered[partner]) continue;
+      Finding alone;
+      alone.mine_operator = op;
+      if (partner == kNone ? !is_seen_through(alone) : !stages_.walk->covered[partner]) continue;
       ++coverage.judged;
       ++coverage.judged_around;
       if (--coverage.unjudged[reason] == 0) coverage.unjudged.erase(reason);

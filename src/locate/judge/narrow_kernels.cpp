@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/judge/narrow_kernels.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/thread_pool.hpp"
+#include "locate/judge/strict_kernels.hpp"
+
+namespace assay::locate {
+namespace {
+
+using reference::aten::OperatorClass;
+
+/// Products that the types are tried on, and of how many of these one has to explain three
+/// quarters.
+constexpr size_t kSample = 12;
+
+bool is_within(const OwnError& error) { return std::max(error.z, error.e) <= kOwnErrorLimit; }
+
+/// As if the kernel rounded its operands; nothing where that cannot be computed.
+std::optional<OwnError> judge_as(const Program& program, const OwnError& error, ProductType type) {
+  const Operator& one = program.operators[error.op];
+  const Result<reference::aten::Call> call = load_call(program, one);
+  const Result<Tensor> mine = load_use(program, one.outputs[error.output]);
+  if (!call || !mine) return std::nullopt;
+  const Result<std::vector<Tensor>> results = evaluate_narrow(*call, type);
+  if (!results) return std::nullopt;
+  // Probabilities that are cut err to one side, all alike.
+  const double deviations = type == ProductType::TF32Cut ? 2 : 1;
+  Result<OwnError> judged =
+      judge_output(*call, *results, result_of(one.outputs[error.output], error.output), mine->view,
+                   /*jobs=*/1, product_roundoff(type) * deviations);
+  if (!judged) return std::nullopt;
+  judged->op = error.op;
+  judged->output = error.output;
+  judged->dtype = error.dtype;
+  return *std::move(judged);
+}
+
+struct Kind {
+  size_t all = 0;
+  std::vector<OwnError*> beyond;  // what float32 explains
+};
+
+/// The type that explains most of a sample, of several the finest; Float32: none explains enough.
+ProductType type_of(const Program& program, const OwnErrorOptions& options,
+                    const std::vector<OwnError*>& beyond, std::span<const ProductType> candidates) {
+  const size_t count = std::min(beyond.size(), kSample);
+  std::vector<size_t> explained(candidates.size(), 0);
+  for (size_t k = 0; k < candidates.size(); ++k) {
+    std::vector<char> right(count, 0);
+    parallel_for(count, resolve_job_count(options.jobs), [&](size_t i) {
+      const OwnError& error = *beyond[i * beyond.size() / count];
+      const std::optional<OwnError> judged = judge_as(program, error, candidates[k]);
+      right[i] = judged && is_within(*judged) ? 1 : 0;
+    });
+    explained[k] = static_cast<size_t>(std::ranges::count(right, 1));
+  }
+  const auto most = std::ranges::max_element(explained);
+  if (most == explained.end() || 4 * *most < 3 * count) return ProductType::Float32;
+  return candidates[static_cast<size_t>(most - explained.begin())];
+}
+
+}  // namespace
+
+void judge_narrow_kernels(const Program& program, const OwnErrorOptions& options,
+                          std::vector<std::vector<OwnError>>* by_operator, OwnErrors* result) {
+  std::map<std::string_view, Kind> kinds;
+  for (size_t op = 0; op < by_operator->size(); ++op) {
+    const Operator& one = program.operators[op];
+    if (!is_product(one.name)) continue;
+    for (OwnError& error : (*by_operator)[op]) {
+      const bool judged =
+          error.state == OwnError::State::Judged || error.state == OwnError::State::Exact;
+      if (!judged || error.dtype != DType::Float32 || error.output != 0 || error.by_sums) continue;
+      Kind& kind = kinds[one.name];
+      ++kind.all;
+      if (!is_within(error)) kind.beyond.push_back(&error);
+    }
+  }
+  std::map<std::string_view, ProductType> types;
+  std::vector<ProductType> known;
+  const auto find = [&](bool few, std::span<const ProductType> candidates) {
+    for (const auto& [name, kind] : kinds) {
+      if ((kind.all < kFewestPeers) != few || kind.beyond.empty() ||
+          2 * kind.beyond.size() < kind.all)
+        continue;
+      const ProductType type = type_of(program, options, kind.beyond, candidates);
+      if (type != ProductType::Float32) types.emplace(name, type);
+    }
+  };
+  find(false, kNarrowProducts);
+  for (const auto& [name, type] : types) known.push_back(type);
+  // Kinds of one or two products have no type of their own.
+  if (!known.empty()) find(true, known);
+  for (const auto& [name, type] : types) {
+    const std::vector<OwnError*>& beyond = kinds[name].beyond;
+    parallel_for(beyond.size(), resolve_job_count(options.jobs), [&](size_t i) {
+      std::optional<OwnError> judged = judge_as(program, *beyond[i], type);
+      if (judged && std::max(judged->z, judged->e) < std::max(beyond[i]->z, beyond[i]->e))
+        *beyond[i] = *std::move(judged);
+    });
+    result->products = std::max(result->products, type);
+    result->narrow_kinds += (result->narrow_kinds.empty() ? "" : ", ") +
+                            std::to_string(beyond.size()) + " " + std::string(name) + " in " +
+                            std::string(product_name(type));
+  }
+}
+
+}  // namespace assay::locate
