@@ -128,6 +128,8 @@ class Grid {
         const double place = (value - offset) / found.step;
         const double nearest_level = nearest(place);
         if (std::abs(place - nearest_level) > of_step) return std::nullopt;
+        // Those that the step and the offset were taken from lie on any grid.
+        if (value == offset || value == offset + reach) continue;
         found.evidence -= std::log(std::min(1.0, 2 * of_step / gap(nearest_level)));
       }
       found.evidence -= std::log(tried);

@@ -308,9 +308,9 @@ class WeightTest {
       return;
     }
     ++tests_->weights_compared;
-    if (one.on_grid) tests_->on_grid.emplace(one.name);
     if (one.padded) tests_->padded.emplace_back(one.name);
     const WeightDifference& difference = *one.difference;
+    if (one.on_grid && !(difference.half_ulp > kWeightLimit)) tests_->on_grid.emplace(one.name);
     if (one.rounding) {
       if (one.rounding->unexplained == 0) {
         ++tests_->rounded[one.rounding->type];

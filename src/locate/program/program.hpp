@@ -14,7 +14,7 @@
 
 #include "base/interned_text.hpp"
 #include "compare/gguf_weights.hpp"
-#include "locate/noise/narrow_products.hpp"
+#include "locate/program/product_type.hpp"
 #include "pair/operand.hpp"
 #include "pair/program_weights.hpp"
 #include "reference/aten/call.hpp"

@@ -9,6 +9,7 @@
 #include "locate/noise/conversion_noise.hpp"
 #include "locate/noise/gap.hpp"
 #include "locate/noise/kernel_rounding.hpp"
+#include "locate/noise/narrow_products.hpp"
 #include "locate/program/owner.hpp"
 #include "locate/replay/close_choices.hpp"
 #include "locate/replay/replay_carried.hpp"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <random>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "locate/program/owner.hpp"
 #include "measure/metrics.hpp"
 #include "reference/wide.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -25,11 +27,13 @@ class Closer {
         mine_(mine),
         pairing_(pairing),
         options_(options),
+        of_scopes_(options),
         replay_(replay),
         gate_(gate),
         at_hand_(golden, mine, pairing, options, replay, gate),
         judged_(*judged),
         dropped_(judged->size(), false) {
+    of_scopes_.leaves_far_ones = true;
     closed_.values.assign(judged->size(), false);
     for (size_t i = 0; i < judged->size(); ++i) {
       if ((*judged)[i].finding) open_.insert(i);
@@ -228,7 +232,7 @@ class Closer {
     if (inside.empty()) return;
     const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped,
                         rewritten());
-    const ValueJudge values(golden_, mine_, pairing_, options_, replay, gate_);
+    const ValueJudge values(golden_, mine_, pairing_, of_scopes_, replay, gate_);
     std::map<size_t, Judged> outputs = judge_outputs(inside, values);
     for (const auto& [call, openings] : inside) {
       const bool right = std::ranges::all_of(
@@ -304,19 +308,33 @@ class Closer {
   /// drawn: then this one was made to have no effect, as what is added to all scores of a softmax.
   /// That is also told by the two effects alone, where both drown: mine's moves what is returned by
   /// no larger a part of what the drawn one does than rounding is of the difference.
-  /// Asked once of a value in all steps.
+  /// Asked once of a value in all steps, and of the same place in other layers only where the value
+  /// is nearer to golden's than one that would have shown.
   bool is_shown(size_t opening, size_t call, const std::vector<bool>& dropped, const Replay& replay,
                 const ValueJudge& values) {
     const Boundary& boundary = replay_.boundaries()[opening];
     const ModuleCall& own = mine_.calls[boundary.call];
-    const auto key = std::tuple(mine_.calls[call].module.str(), own.module.str(),
-                                use_of(mine_, boundary).slot.str(), boundary.input);
-    const auto [found, fresh] = shown_.try_emplace(key, false);
+    const std::string& scope = mine_.calls[call].module;
+    const std::string& slot = use_of(mine_, boundary).slot;
+    const auto [found, fresh] =
+        shown_.try_emplace(std::tuple(scope, own.module.str(), slot, boundary.input), false);
     if (!fresh) return found->second;
+    const auto [least, first] = shown_from_.try_emplace(
+        std::tuple(run::layer_pattern(scope), run::layer_pattern(own.module), slot, boundary.input),
+        std::numeric_limits<double>::infinity());
+    const double distance = judged_[opening].step.r;
+    found->second = distance >= least->second ||
+                    would_have_shown(opening, outputs_of_.at(call), dropped, replay, values);
+    if (found->second) least->second = std::min(least->second, distance);
+    return found->second;
+  }
+
+  [[nodiscard]] bool would_have_shown(size_t opening, const std::vector<size_t>& outputs,
+                                      const std::vector<bool>& dropped, const Replay& replay,
+                                      const ValueJudge& values) const {
     std::vector<bool> unusable = dropped;
     unusable[opening] = false;
-    const Result<Turned> turned = with_drawn_signs(opening, replay);
-    found->second = std::ranges::any_of(outputs_of_.at(call), [&](size_t output) {
+    return std::ranges::any_of(outputs, [&](size_t output) {
       const Result<Region> whole = replay.plan(output), with = replay_.plan(output, unusable);
       if (!whole || !with) return false;
       const Result<Replayed> right = replay.run(*whole, {});
@@ -325,13 +343,14 @@ class Closer {
         return right && moved ? values.effect(*right, *moved, whole->dtype) : Effect{};
       };
       const Effect mine = effect({});
-      if (mine.is_shown() || !turned) return mine.is_shown();
+      if (mine.is_shown()) return true;
+      const Result<Turned> turned = with_drawn_signs(opening, replay);
+      if (!turned) return false;
       const Effect drawn = effect({.of_mine = {.value = &turned->value, .boundary = opening}});
       const double rounding = at_hand_.limit() * turned->rounding;
       return drawn.is_shown() || (rounding * kShown < 1 && !drawn.is_none() &&
                                   mine.relative < rounding * drawn.relative);
     });
-    return found->second;
   }
 
   /// What golden's program makes of the module's inputs there, and mine's difference from it with
@@ -470,6 +489,7 @@ class Closer {
   const Program& mine_;
   const Pairing& pairing_;
   const WalkOptions& options_;
+  WalkOptions of_scopes_;  // where only what may be right is judged carefully
   const Replay& replay_;
   MemoryGate* gate_;
   ValueJudge at_hand_;  // on all values of mine
@@ -481,7 +501,9 @@ class Closer {
   std::map<std::pair<int, std::string>, Calls> calls_;  // by rank and module, in order
   std::map<size_t, std::vector<size_t>> outputs_of_;    // boundaries, by call
   std::map<size_t, std::set<size_t>> scopes_;           // calls, by depth
-  std::map<std::tuple<std::string, std::string, std::string, bool>, bool> shown_;
+  using Places = std::tuple<std::string, std::string, std::string, bool>;
+  std::map<Places, bool> shown_;             // by scope, module, slot, whether it is an input
+  std::map<Places, double> shown_from_;      // by patterns of modules: the least distance that is
   std::map<size_t, Region> regions_;         // by boundary, of replay_
   std::map<size_t, Region> regions_around_;  // of a replay without what is inside of closed modules
   const ValueJudge* around_ = nullptr;       // of that replay

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "locate/judge/other_integers.hpp"
+#include "locate/noise/narrow_products.hpp"
 #include "locate/program/owner.hpp"
 #include "locate/program/padding.hpp"
 #include "measure/metrics.hpp"
@@ -521,11 +522,11 @@ class ValueJudge::Bench {
          {How{}, How{.rounding = LeafRounding::None}, How{.rounding = LeafRounding::Narrowest},
           How{.rounding = LeafRounding::Prepared}, How{.kernel = AttentionKernel::Chain},
           How{.wide_residual = true}}) {
-      if (!first && (!options_.probes.empty() || !is_beyond(best))) break;
+      if (!first && (!options_.probes.empty() || !is_beyond(best) || is_left(best))) break;
       if (how.kernel == AttentionKernel::Chain && !has_attention(region)) continue;
       ASSAY_TRY_STATUS(attempt(how));
     }
-    if (is_beyond(best) && options_.probes.empty() &&
+    if (is_beyond(best) && options_.probes.empty() && !is_left(best) &&
         (excess_of_whole(best) < kLuckyExcess || is_error_of_few(value, nearest.reference)))
       ASSAY_TRY_STATUS(widen_lucky_floor(boundary, value, region, way, masks, &best));
     set(best, &judged->step);
@@ -741,6 +742,10 @@ class ValueJudge::Bench {
   }
 
   [[nodiscard]] bool is_beyond(const Gap& gap) const { return excess(gap) > 1; }
+
+  [[nodiscard]] bool is_left(const Gap& gap) const {
+    return options_.leaves_far_ones && excess(gap) > kShown;
+  }
 
   [[nodiscard]] double excess(const Gap& gap) const {
     return std::max(excess_of_whole(gap), gap.r_column / kColumnLimit);

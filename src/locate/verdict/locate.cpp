@@ -10,6 +10,7 @@
 #include "compare/resident_files.hpp"
 #include "locate/judge/leaf_modules.hpp"
 #include "locate/judge/learned_codes.hpp"
+#include "locate/noise/narrow_products.hpp"
 #include "locate/program/shards.hpp"
 #include "locate/verdict/hidden_infinities.hpp"
 #include "locate/verdict/locate_errors.hpp"

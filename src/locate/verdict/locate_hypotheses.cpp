@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "locate/noise/error_classes.hpp"
+#include "locate/noise/narrow_products.hpp"
 #include "locate/verdict/hypotheses.hpp"
 #include "pair/ranks.hpp"
 #include "run/load.hpp"

@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "locate/judge/strict_kernels.hpp"
 #include "locate/noise/kernel_rounding.hpp"
+#include "locate/noise/narrow_products.hpp"
 #include "locate/program/owner.hpp"
 #include "locate/verdict/obligations.hpp"
 #include "run/common_names.hpp"
@@ -484,9 +485,7 @@ class Composer {
       coverage.unjudged["golden's, without partner"] = stages_.walk->unseen;
     for (const auto& [op, reason] : stages_.own->unjudged_operators) {
       const size_t partner = stages_.pairing->golden_of[op];
-      Finding alone;
-      alone.mine_operator = op;
-      if (partner == kNone ? !is_seen_through(alone) : !stages_.walk->covered[partner]) continue;
+      if (partner == kNone || !stages_.walk->covered[partner]) continue;
       ++coverage.judged;
       ++coverage.judged_around;
       if (--coverage.unjudged[reason] == 0) coverage.unjudged.erase(reason);
