@@ -459,7 +459,7 @@ class ValueJudge::Bench {
       }
       ASSAY_TRY(usual, measure_rows(boundary, value, {reference, draws.usual()}, region.dtype,
                                     masks, NoiseOf::Draws));
-      if (!is_beyond(usual)) break;
+      if (!is_beyond(usual) || excess(usual) > kShown) break;  // few sources excuse less than that
     }
     const double few = excess_of_few(draws);
     gap->r = std::min(gap->r, usual.r) / few;
