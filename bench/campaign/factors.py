@@ -62,10 +62,10 @@ class Factors(Campaign):
 
     def cases(self, seed: int) -> Iterator[Case]:
         """Model after model; all families before the first comes again."""
-        from bench.faults.families import FAMILIES
+        from bench.faults.families import DRAWN
 
         draw = random.Random(f"factors {seed}")
-        for family in rounds(FAMILIES, draw):
+        for family in rounds(DRAWN, draw):
             yield from _of_model(draw, family, OF_ONE_MODEL)
 
     def sample(self) -> Iterable[Case]:
