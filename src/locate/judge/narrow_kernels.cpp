@@ -12,9 +12,10 @@ namespace {
 
 using reference::aten::OperatorClass;
 
-/// Products that the types are tried on, and of how many of these one has to explain three
-/// quarters.
+/// Products that the types are tried on, and what share of them one has to explain: of a type that
+/// other products have less, since some of few may be wrong.
 constexpr size_t kSample = 12;
+constexpr double kExplained = 0.75, kExplainedByKnown = 0.5;
 
 bool is_within(const OwnError& error) { return std::max(error.z, error.e) <= kOwnErrorLimit; }
 
@@ -45,7 +46,8 @@ struct Kind {
 
 /// The type that explains most of a sample, of several the finest; Float32: none explains enough.
 ProductType type_of(const Program& program, const OwnErrorOptions& options,
-                    const std::vector<OwnError*>& beyond, std::span<const ProductType> candidates) {
+                    const std::vector<OwnError*>& beyond, std::span<const ProductType> candidates,
+                    double share) {
   const size_t count = std::min(beyond.size(), kSample);
   std::vector<size_t> explained(candidates.size(), 0);
   for (size_t k = 0; k < candidates.size(); ++k) {
@@ -58,7 +60,8 @@ ProductType type_of(const Program& program, const OwnErrorOptions& options,
     explained[k] = static_cast<size_t>(std::ranges::count(right, 1));
   }
   const auto most = std::ranges::max_element(explained);
-  if (most == explained.end() || 4 * *most < 3 * count) return ProductType::Float32;
+  if (most == explained.end() || static_cast<double>(*most) < share * static_cast<double>(count))
+    return ProductType::Float32;
   return candidates[static_cast<size_t>(most - explained.begin())];
 }
 
@@ -81,19 +84,18 @@ void judge_narrow_kernels(const Program& program, const OwnErrorOptions& options
   }
   std::map<std::string_view, ProductType> types;
   std::vector<ProductType> known;
-  const auto find = [&](bool few, std::span<const ProductType> candidates) {
+  const auto find = [&](size_t fewest, std::span<const ProductType> candidates, double share) {
     for (const auto& [name, kind] : kinds) {
-      if ((kind.all < kFewestPeers) != few || kind.beyond.empty() ||
+      if (kind.all < fewest || types.contains(name) || kind.beyond.empty() ||
           2 * kind.beyond.size() < kind.all)
         continue;
-      const ProductType type = type_of(program, options, kind.beyond, candidates);
+      const ProductType type = type_of(program, options, kind.beyond, candidates, share);
       if (type != ProductType::Float32) types.emplace(name, type);
     }
   };
-  find(false, kNarrowProducts);
+  find(kFewestPeers, kNarrowProducts, kExplained);
   for (const auto& [name, type] : types) known.push_back(type);
-  // Kinds of one or two products have no type of their own.
-  if (!known.empty()) find(true, known);
+  if (!known.empty()) find(0, known, kExplainedByKnown);
   for (const auto& [name, type] : types) {
     const std::vector<OwnError*>& beyond = kinds[name].beyond;
     parallel_for(beyond.size(), resolve_job_count(options.jobs), [&](size_t i) {
