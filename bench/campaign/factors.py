@@ -7,37 +7,26 @@ The oracle is the model in fp64 with the same factor: where its output stays the
 from __future__ import annotations
 
 import collections
-import contextlib
 import random
 import re
 import shutil
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from bench.campaign.campaign import FAILED, MISTAKE, OK, SAMPLE_SEED, Campaign, Case, Result, Workplace, rounds
+from bench.campaign.verdicts import BELOW, FIRST_MODEL_SEED, MISSED, NAMED, NOT_JUDGED, LastLaboratory
 from bench.report import Row
 
 if TYPE_CHECKING:
     import torch
-
-    from bench.faults import lab
 
 LEAST = 1e-6  # share of the output in fp64 that a factor moves at least
 LEVELS = "OM"
 FORMS = ("visible", "hidden")
 OF_ONE_MODEL = 12
 IN_SAMPLE = ("llama", "mixtral")
-FIRST_MODEL_SEED = 1000
 
-NAMED, NEARBY, ELSEWHERE, MISSED, BELOW, OPEN = (
-    "named",
-    "named nearby",
-    "elsewhere",
-    "called clean",
-    "clean, below power",
-    "not judged",
-)
-NOT_PLANTED = "not planted"
+NEARBY, ELSEWHERE = "named nearby", "elsewhere"  # beside the words of the other verdicts
 
 
 class Factors(Campaign):
@@ -54,11 +43,10 @@ class Factors(Campaign):
     )
     weight = 2
     timeout_s = 300
-    columns = ["", "verdicts", NAMED, NEARBY, ELSEWHERE, OPEN, BELOW, MISSED]
+    columns = ["", "verdicts", NAMED, NEARBY, ELSEWHERE, NOT_JUDGED, BELOW, MISSED]
 
     def __init__(self) -> None:
-        self._laboratory: Optional[lab.Laboratory] = None
-        self._group = ""
+        self._laboratory = LastLaboratory()
 
     def cases(self, seed: int) -> Iterator[Case]:
         """Model after model; all families before the first comes again."""
@@ -88,12 +76,7 @@ class Factors(Campaign):
 
         of_lab, form, share = _parts(case.name)
         one = lab.case_of(of_lab)
-        if self._laboratory is None or self._group != case.group:
-            torch.set_num_threads(1)  # so that results do not depend on the machine
-            shutil.rmtree(work.scratch)
-            work.scratch.mkdir()
-            self._laboratory, self._group = lab.Laboratory(work.scratch, tuple(LEVELS), keep=work.keep), case.group
-        laboratory = self._laboratory
+        laboratory = self._laboratory.of(case.group, LEVELS, work)
         golden, tokens = laboratory.golden(one), laboratory.tokens(one)
 
         def call(model: torch.nn.Module) -> torch.Tensor:
@@ -111,9 +94,7 @@ class Factors(Campaign):
         planted = counter.place
         mine = narrowed(laboratory.model(one), getattr(torch, one.dtype))
         whole = work.scratch / case.name
-
-        with contextlib.ExitStack() as around:
-            counter = around.enter_context(factors.planted(mine, form, number))
+        with factors.planted(mine, form, number) as counter:
             captures.capture(mine, tokens, whole)
         if counter.place is None or counter.place != planted or size < LEAST:
             return {"outcome": OK, "verdicts": {}}
@@ -155,7 +136,7 @@ def _judged(golden: Any, mine: Any, place: str, size: float) -> tuple[str, str]:
         power = (verdict.to_dict()["power"] or {}).get("error") or 0.0
         return (BELOW if size < power else MISSED), text
     if verdict.outcome != "first_wrong":
-        return OPEN, text
+        return NOT_JUDGED, text
     named = verdict.candidates[0].module
     if named == place or named.startswith(place + "."):
         return NAMED, text

@@ -82,6 +82,27 @@ IN_KERNELS = ("weight", "constant", "kernel dense", "kernel sparse", "wiring")
 IN_SAMPLE = ("qwen3", "stablelm", "olmo2", "phi3", "gptj")  # small families
 
 
+class LastLaboratory:
+    """The laboratory of the cases that follow each other in one group."""
+
+    def __init__(self) -> None:
+        self._laboratory: Optional[lab.Laboratory] = None
+        self._group = ""
+
+    def of(self, group: str, levels: str, work: Workplace) -> lab.Laboratory:
+        """That of the group; made, in an empty folder, when another one came before."""
+        import torch
+
+        from bench.faults import lab
+
+        if self._laboratory is None or self._group != group:
+            torch.set_num_threads(1)  # so that results do not depend on the machine
+            shutil.rmtree(work.scratch)
+            work.scratch.mkdir()
+            self._laboratory, self._group = lab.Laboratory(work.scratch, tuple(levels), keep=work.keep), group
+        return self._laboratory
+
+
 class Verdicts(Campaign):
     """Healthy pairs and planted faults over families, kinds, pairs and levels."""
 
@@ -106,8 +127,7 @@ class Verdicts(Campaign):
     columns += [HEALTHY_NOT_JUDGED, *(f"clean at {level}" for level in AUDITED)]
 
     def __init__(self) -> None:
-        self._laboratory: Optional[lab.Laboratory] = None
-        self._group = ""
+        self._laboratory = LastLaboratory()
 
     def cases(self, seed: int) -> Iterator[Case]:
         """Model after model; all families before the first comes again."""
@@ -146,7 +166,7 @@ class Verdicts(Campaign):
         said = {}  # for who reads the results
         reasons = []
         sizes_of = {"size": -1.0, "rounding": -1.0}
-        for result in self._laboratory_of(case, work).run(lab.case_of(of_lab)):
+        for result in self._laboratory.of(case.group, case.group.rpartition("@")[2], work).run(lab.case_of(of_lab)):
             if result.level == "":
                 return {"outcome": OK, "verdicts": {NOT_PLANTED: result.outcome}}
             verdicts[result.level] = judged = judge(result)
@@ -160,19 +180,6 @@ class Verdicts(Campaign):
         done = {"outcome": MISTAKE if wrong else OK, "reason": "; ".join(reasons), "verdicts": verdicts, "said": said}
         listed = BELOW in verdicts.values()
         return {**done, "listed": listed, **sizes_of}
-
-    def _laboratory_of(self, case: Case, work: Workplace) -> lab.Laboratory:
-        import torch
-
-        from bench.faults import lab
-
-        if self._laboratory is None or self._group != case.group:
-            torch.set_num_threads(1)  # so that results do not depend on the machine
-            shutil.rmtree(work.scratch)
-            work.scratch.mkdir()
-            levels = tuple(case.group.rpartition("@")[2])
-            self._laboratory, self._group = lab.Laboratory(work.scratch, levels, keep=work.keep), case.group
-        return self._laboratory
 
     def rows(self, results: list[Result]) -> list[Row]:
         """By level, family, kind and pair."""

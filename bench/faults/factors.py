@@ -16,7 +16,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 FACTOR = 1.05
-FORMS = ("visible", "hidden")
 _CASTS = ("to", "float", "type", "type_as", "double", "half", "bfloat16", "_to_copy", "contiguous", "clone")
 
 
