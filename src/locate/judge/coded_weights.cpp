@@ -63,14 +63,10 @@ class Allowed {
   double of_scale_ = 0;             // half an ULP of 1 in the type of the scales
 };
 
-/// Of each level of nf4 the wider of the distances to its neighbours.
+/// Of each level of nf4.
 std::array<double, 16> gaps_of_levels() {
-  const std::array<double, 16>& levels = compare::kNormalFloat4;
   std::array<double, 16> gaps{};
-  for (size_t i = 0; i < levels.size(); ++i) {
-    if (i > 0) gaps[i] = levels[i] - levels[i - 1];
-    if (i + 1 < levels.size()) gaps[i] = std::max(gaps[i], levels[i + 1] - levels[i]);
-  }
+  for (size_t i = 0; i < gaps.size(); ++i) gaps[i] = gap_at(compare::kNormalFloat4, i);
   return gaps;
 }
 
@@ -110,6 +106,13 @@ Result<Loaded> load(const pair::CodedLeaves& leaves, const pair::Weight& weight)
 }
 
 }  // namespace
+
+double gap_at(std::span<const double> levels, size_t at) {
+  double widest = 0;
+  if (at > 0) widest = levels[at] - levels[at - 1];
+  if (at + 1 < levels.size()) widest = std::max(widest, levels[at + 1] - levels[at]);
+  return widest;
+}
 
 Result<StepDifference> step_difference(const pair::CodedLeaves& leaves, const pair::Weight& weight,
                                        const TensorRecord& golden_record) {

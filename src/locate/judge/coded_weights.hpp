@@ -2,12 +2,18 @@
 // Captured weights in codes with scales: how far they are from golden's numbers, and which numbers
 // they stand for.
 #pragma once
+#include <span>
 #include <string>
 
 #include "pair/program_weights.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::locate {
+
+/// The wider of the distances of a level to its neighbours.
+/// levels  ascending
+/// at      < levels.size()
+[[nodiscard]] double gap_at(std::span<const double> levels, size_t at);
 
 /// How far a quantised weight is from golden's, in half steps of its own scales and the rounding of
 /// these: at most 1 after rounding to nearest.

@@ -153,11 +153,7 @@ class Grid {
   [[nodiscard]] double gap(double level) const {
     if (levels_.values.empty()) return 1;
     const auto at = std::ranges::lower_bound(levels_.values, level - 1e-9);
-    double widest = 0;
-    if (at != levels_.values.begin()) widest = *at - *(at - 1);
-    if (at != levels_.values.end() && at + 1 != levels_.values.end())
-      widest = std::max(widest, *(at + 1) - *at);
-    return widest;
+    return gap_at(levels_.values, static_cast<size_t>(at - levels_.values.begin()));
   }
   [[nodiscard]] double nearest(double place) const {
     if (levels_.values.empty()) return std::nearbyint(place);

@@ -2,15 +2,12 @@
 #include "locate/judge/narrow_kernels.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "base/thread_pool.hpp"
 #include "locate/judge/strict_kernels.hpp"
 
 namespace assay::locate {
 namespace {
-
-using reference::aten::OperatorClass;
 
 /// Products that the types are tried on, and what share of them one has to explain: of a type that
 /// other products have less, since some of few may be wrong.

@@ -413,7 +413,6 @@ class Closer {
       if (!dropped || dropped_[i]) continue;
       if (Result<Region> region = around->plan(i)) regions_around_.emplace(i, *std::move(region));
     }
-    if (!dropped) regions_around_ = regions_;
     for (const OtherLeaf& leaf : options_.other_leaves) {
       if (!stopped() && is_closed(leaf)) closed_.leaves.insert(leaf.name);
     }
@@ -449,12 +448,17 @@ class Closer {
         runs, [&](const Region& region) { return around_->effect(region, others); }, true);
   }
 
+  /// Those of around_.
+  [[nodiscard]] const std::map<size_t, Region>& regions_around() const {
+    return around_ == &at_hand_ ? regions_ : regions_around_;
+  }
+
   /// All values around closed modules whose regions hold it are right or closed, and there are
   /// some.
   template <typename Holds>
   [[nodiscard]] bool is_right_where(const Holds& holds) const {
     bool any = false;
-    for (const auto& [i, region] : regions_around_) {
+    for (const auto& [i, region] : regions_around()) {
       if (!holds(region)) continue;
       any = true;
       if (!closed_.values[i] && !is_right(judged_[i])) return false;
@@ -472,7 +476,7 @@ class Closer {
       if (closed_.values[i] && holds(region)) return true;
     }
     bool idle = may_be_idle;
-    for (const auto& [i, region] : regions_around_) {
+    for (const auto& [i, region] : regions_around()) {
       if (!holds(region)) continue;
       const Effect effect = effect_of(region);
       if (effect.is_shown()) return true;
