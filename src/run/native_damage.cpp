@@ -147,7 +147,9 @@ StepFileHead head_of(std::string_view bytes, uint64_t file_bytes) {
   StepFileHead head;
   head.file_bytes = file_bytes;
   if (bytes.size() <= 8) return head;
-  head.header_bytes = 8 + load<uint64_t>(bytes.data());
+  const auto length = load<uint64_t>(bytes.data());
+  if (length == 0) return head;  // it is written last: of a host that was killed before
+  head.header_bytes = 8 + length;
   static_cast<native::StepMetadata&>(head) = native::read_step_metadata(bytes.substr(8));
   return head;
 }

@@ -100,6 +100,19 @@ def test_a_server_that_is_ended_before_its_steps(tmp_path, host, options, end):
     assert "complete" in said
 
 
+def test_a_host_that_is_killed_between_a_header_and_its_length(tmp_path):
+    unfinished, _ = serve(tmp_path, "ggml", signal.SIGKILL, "--steps", "all", lines=5)
+    # Given a step whose header and digest are there, but not its length, which is written last.
+    step = min(unfinished.rglob("step-*.safetensors"))
+    with open(step, "r+b") as file:
+        assert int.from_bytes(file.read(8), "little") > 0 and b'"digest"' in file.read(1024)
+        file.seek(0)
+        file.write(bytes(8))
+    # Then the run ends there and is not damaged.
+    verified = run("verify", unfinished)
+    assert verified.returncode == 125 and verified.stdout.startswith("incomplete: "), verified.stdout
+
+
 def test_a_step_that_comes_after_all_opens_the_dump_again(tmp_path):
     # A prompt's model runs once a request, the decoder three times: behind the prompt's second run (1, not asked for)
     # the decoder begins with runs that are.
