@@ -170,7 +170,9 @@ def _small(model_type: str, more: Mapping[str, Any], attention: str, _: int, hea
     sizes = {**_SMALL, **dict.fromkeys(_WIDTHS, HEAD * queries), **dict.fromkeys(_HEADS, queries)}
     sizes["num_key_value_heads"] = keys
     given = {name: value for name, value in sizes.items() if hasattr(known, name)}
-    given.update({name: queries if value is _AS_QUERIES else value for name, value in more.items()})
+    given.update(
+        {name: queries if value is _AS_QUERIES else value for name, value in more.items() if hasattr(known, name)}
+    )
     for name in [name for name, value in given.items() if value is _LEFT_OUT]:
         del given[name]
     return make(**given, attn_implementation=attention)
@@ -197,9 +199,9 @@ _LEFT_OUT = object()
 _AS_QUERIES = object()
 
 
-def _row(model_type: str, auto: str = "AutoModelForCausalLM", far: bool = True, **more: Any) -> Family:
+def _row(model_type: str, auto: str = "AutoModelForCausalLM", far: bool = True, name: str = "", **more: Any) -> Family:
     return Family(
-        model_type.replace("-", "_"),
+        name or model_type.replace("-", "_"),
         functools.partial(_small, model_type, more),
         SMALL_VOCABULARY,
         auto,
@@ -211,6 +213,8 @@ def _row(model_type: str, auto: str = "AutoModelForCausalLM", far: bool = True, 
 
 _NO_CHUNKS = ("minicpm3",)  # their attention in transformers fails on several tokens behind a cache
 _NO_CACHE = ("bert", "roberta", "electra", "openai-gpt", "recurrent_gemma", "jamba")
+# Routers that take several of many experts.
+_WIDE = {"num_experts": 32, "n_routed_experts": 32, "num_local_experts": 32, "num_experts_per_tok": 6}
 _LEARNED = {"far": False}  # a table of positions, which ends at 256
 
 FAMILIES: dict[str, Family] = {
@@ -236,6 +240,16 @@ FAMILIES: dict[str, Family] = {
         Family("dbrx", _dbrx, vocabulary=SMALL_VOCABULARY),
         _row("deepseek_v2", num_key_value_heads=_AS_QUERIES),
         _row("deepseek_v3", head_dim=_LEFT_OUT, first_k_dense_replace=1, num_key_value_heads=_AS_QUERIES),
+        _row(
+            "deepseek_v3",
+            name="deepseek_v3_wide",
+            head_dim=_LEFT_OUT,
+            first_k_dense_replace=1,
+            num_key_value_heads=_AS_QUERIES,
+            **_WIDE,
+            n_group=4,
+            topk_group=2,
+        ),
         _row("diffllama", num_attention_heads=4, num_key_value_heads=2, hidden_size=4 * HEAD),  # pairs of heads
         _row("doge"),
         _row("electra", **_LEARNED),
@@ -249,6 +263,7 @@ FAMILIES: dict[str, Family] = {
         _row("glm"),
         _row("glm4"),
         _row("glm4_moe"),
+        _row("glm4_moe", name="glm4_moe_wide", **_WIDE),
         _row("gpt_bigcode", **_LEARNED),
         _row("gpt_oss"),
         _row("gptj", **_LEARNED),
@@ -281,6 +296,7 @@ FAMILIES: dict[str, Family] = {
         _row("qwen2_moe"),
         _row("qwen3"),
         _row("qwen3_moe"),
+        _row("qwen3_moe", name="qwen3_moe_wide", **_WIDE),
         _row("recurrent_gemma", **_LEARNED),
         _row("roberta", **_LEARNED),
         _row("seed_oss"),

@@ -161,7 +161,7 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
   choice.length = exact.shape[axis];
   choice.taken = taken_of(call, choice.length);
   choice.last_axis = axis + 1 == exact.shape.size();
-  choice.ordered = truth_of(call, "sorted", true);
+  choice.ordered = !is_set(call);
   int64_t inner = 1;
   for (size_t i = axis + 1; i < exact.shape.size(); ++i) inner *= exact.shape[i];
   if (choice.length == 0 || inner == 0) return std::optional<Choice>();
@@ -202,6 +202,25 @@ Tensor with_runners_up(const Choice& choice) {
                  choice.runner_up[row]);
   }
   return reference::to_tensor(std::move(places));
+}
+
+bool is_set(const Call& call) {
+  return base_name(call.name) == "topk" && !truth_of(call, "sorted", true);
+}
+
+Result<std::pair<Tensor, bool>> in_order_of(const TensorView& places, const TensorView& mine) {
+  ASSAY_TRY(reference::Whole ordered, reference::whole(places));
+  ASSAY_TRY(const reference::Whole other, reference::whole(mine));
+  const auto each = static_cast<size_t>(places.shape[places.shape.size() - 1]);
+  bool all = true;
+  for (size_t first = 0; each > 0 && first < ordered.values.size(); first += each) {
+    const std::span row = std::span(ordered.values).subspan(first, each);
+    const std::span theirs = std::span(other.values).subspan(first, each);
+    const bool same = std::ranges::is_permutation(row, theirs);
+    if (same) std::ranges::copy(theirs, row.begin());
+    all = all && same;
+  }
+  return std::pair(reference::to_tensor(std::move(ordered)), all);
 }
 
 Result<Tensor> scores_at(const TensorView& scores, const TensorView& places) {

@@ -49,6 +49,14 @@ struct Choice {
 /// The places with the runner-up in place of the last one taken, in the rows that are Swap.
 [[nodiscard]] Tensor with_runners_up(const Choice& choice);
 
+/// True for topk(sorted=False): a set, in whatever order a kernel leaves it.
+[[nodiscard]] bool is_set(const reference::aten::Call& call);
+
+/// The places in mine's order, in each row of the last axis where mine has the same ones; true:
+/// in all of them. Precondition: the same shape, of at least one axis.
+[[nodiscard]] Result<std::pair<Tensor, bool>> in_order_of(const TensorView& places,
+                                                          const TensorView& mine);
+
 /// The scores at the places, in the places' shape. Precondition: choice.last_axis.
 [[nodiscard]] Result<Tensor> scores_at(const TensorView& scores, const TensorView& places);
 

@@ -78,6 +78,16 @@ TEST(CloseChoice, ExcusesPlacesByTheirScores) {
   EXPECT_FALSE(could({0, 1, 0, 1, 0, 4})) << "no place outside";
 }
 
+TEST(CloseChoice, TakesTheOrderOfASetInRowsThatHoldTheSame) {
+  const Tensor places = integers({2, 3}, {4, 2, 7, 4, 2, 7});
+  const auto [ordered, all] =
+      in_order_of(places.view, integers({2, 3}, {7, 4, 2, 7, 7, 2}).view).value();
+  const auto values = reference::whole(ordered.view)->values;
+  EXPECT_EQ(Places(values.begin(), values.end()), (Places{7, 4, 2, 4, 2, 7}));
+  EXPECT_FALSE(all);
+  EXPECT_TRUE(in_order_of(places.view, integers({2, 3}, {7, 4, 2, 4, 2, 7}).view)->second);
+}
+
 TEST(CloseChoice, FindsItsRowsInOtherTensors) {
   const std::vector<Choice> choices{*two_of_four(kScores, kTaken)};
   const std::vector rows{Row::Settled, Row::Swap, Row::Open};

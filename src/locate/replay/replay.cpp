@@ -79,6 +79,14 @@ bool sorts_in_open_order(const Call& call) {
   return (base == "sort" || base == "argsort") && (promised == nullptr || !*promised);
 }
 
+bool takes_last_axis(const Call& call, const TensorView& scores) {
+  const auto dim = call.arguments.find("dim");
+  const auto* number =
+      dim == call.arguments.end() ? nullptr : std::get_if<int64_t>(&dim->second.value);
+  const auto axes = static_cast<int64_t>(scores.shape.size());
+  return axes > 0 && (number == nullptr || *number == -1 || *number == axes - 1);
+}
+
 /// Places of a sort with those of equal values in the opposite order; nothing when all values
 /// differ.
 Result<std::optional<Tensor>> turn_ties_round(const Call& call, const Tensor& self,
@@ -126,12 +134,20 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
       cache_(std::make_unique<Cache>()),
       carrier_(std::make_unique<Carrier>(cache_bytes)) {
   cache_->limit = cache_bytes;
+  for (const Operator& one : golden.operators) {
+    for (const Use& use : one.inputs) {
+      if (use.value != kNoValue && !state_.leaf(use.value).empty()) ++readers_[use.value];
+    }
+  }
+  find_deciding_leaves();
   std::vector<size_t> by_time(boundaries_.size());
   for (size_t i = 0; i < by_time.size(); ++i) by_time[i] = i;
   std::ranges::stable_sort(by_time, {}, [this](size_t i) { return boundaries_[i].time; });
   for (const size_t i : by_time) {
     if (i < dropped.size() && dropped[i]) continue;
-    if (boundaries_[i].golden != kNoValue && !boundaries_[i].last_rows)
+    // A leaf that decides is golden's also where a module hands it on.
+    if (boundaries_[i].golden != kNoValue && !boundaries_[i].last_rows &&
+        !deciding_.contains(state_.leaf(boundaries_[i].golden)))
       recorded_[boundaries_[i].golden].push_back(i);
     if (boundaries_[i].reshaped != kNoValue) reshaped_.try_emplace(boundaries_[i].reshaped, i);
   }
@@ -141,11 +157,6 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
   }
   find_constant_operators();
   find_types();
-  for (const Operator& one : golden.operators) {
-    for (const Use& use : one.inputs) {
-      if (use.value != kNoValue && !state_.leaf(use.value).empty()) ++readers_[use.value];
-    }
-  }
 }
 
 Replay::~Replay() = default;
@@ -388,6 +399,57 @@ DType Replay::leaf_type(const std::string& leaf, DType computed) const {
   return chosen ? stored : computed;
 }
 
+void Replay::find_deciding_leaves() {
+  std::vector<ValueId> narrower;
+  for (const auto& [value, count] : readers_) {
+    const size_t record = state_.record(value);
+    const std::optional<DType> stored = stored_type(state_.leaf(value));
+    if (record == kNone || !stored || !is_float(*stored)) continue;
+    const std::optional<DType>& golden = golden_.run->records[record].dtype;
+    if (golden && is_float(*golden) && is_narrower(*stored, *golden)) narrower.push_back(value);
+  }
+  if (narrower.empty()) return;
+  std::unordered_map<ValueId, std::vector<size_t>> readers;
+  for (size_t op = 0; op < golden_.operators.size(); ++op) {
+    for (const Use& use : golden_.operators[op].inputs) readers[use.value].push_back(op);
+  }
+  for (const ValueId leaf : narrower) {
+    if (only_decides(leaf, readers)) deciding_.insert(state_.leaf(leaf));
+  }
+}
+
+bool Replay::only_decides(ValueId leaf,
+                          const std::unordered_map<ValueId, std::vector<size_t>>& readers) const {
+  constexpr size_t kFewOperators = 64;            // a router's; more are a model's
+  const auto is_whole = [this](const Use& use) {  // places and truths; complex numbers are none
+    const auto& records = golden_.run->records;
+    if (use.record >= records.size() || !records[use.record].dtype) return false;
+    const DType type = *records[use.record].dtype;
+    return is_integer(type) || type == DType::Bool;
+  };
+  std::set<size_t> seen;
+  std::vector<ValueId> open{leaf};
+  bool decides = false;
+  while (!open.empty()) {
+    const auto found = readers.find(open.back());
+    open.pop_back();
+    if (found == readers.end()) return false;  // it leaves the program
+    for (const size_t op : found->second) {
+      if (!seen.insert(op).second) continue;
+      if (seen.size() > kFewOperators) return false;
+      const std::vector<Use>& outputs = golden_.operators[op].outputs;
+      const bool chooses = std::ranges::any_of(outputs, is_whole);
+      decides = decides || chooses;
+      for (const Use& output : outputs) {
+        // Of a choice the values, too, are hardly ever read.
+        if (!is_whole(output) && (!chooses || readers.contains(output.value)))
+          open.push_back(output.value);
+      }
+    }
+  }
+  return decides;
+}
+
 DType Replay::rounding_type(const Region& region) const {
   DType type = region.dtype;
   if (autocast_ && is_narrower(*autocast_, type)) type = *autocast_;
@@ -404,14 +466,14 @@ DType Replay::rounding_type(const Region& region) const {
   return type;
 }
 
-std::string Replay::narrowed_buffer(const Region& region) const {
+std::string Replay::narrowed_buffer(const Region& region, bool deciding) const {
   for (const Region::Value& value : region.values) {
     if (value.source != Region::Value::Source::Leaf || value.record == kNone) continue;
     const std::string& leaf = state_.leaf(value.value);
     const std::optional<DType>& golden = golden_.run->records[value.record].dtype;
     const std::optional<DType> stored = stored_type(leaf);
-    if (golden && stored && is_float(*golden) && is_float(*stored) && is_buffer(leaf) &&
-        is_narrower(*stored, *golden))
+    if (golden && stored && is_float(*golden) && is_float(*stored) &&
+        (deciding ? deciding_.contains(leaf) : is_buffer(leaf)) && is_narrower(*stored, *golden))
       return leaf + " is held in " + std::string(name(*stored)) + ", golden's in " +
              std::string(name(*golden));
   }
@@ -511,9 +573,11 @@ class Replay::Machine {
     if (named && !otherwise &&
         (how_.rounding == LeafRounding::OwnType || how_.rounding == LeafRounding::Prepared))
       type = replay_.leaf_type(replay_.state_.leaf(value.value), region_.dtype);
-    const bool rounds = real && how_.rounding != LeafRounding::None &&
-                        !(named && replay_.rewritten_.contains(replay_.state_.leaf(value.value))) &&
-                        is_float(type) && *record.dtype != type && is_narrower(type, *record.dtype);
+    const bool rounds =
+        real && how_.rounding != LeafRounding::None &&
+        !(named && (replay_.rewritten_.contains(replay_.state_.leaf(value.value)) ||
+                    replay_.deciding_.contains(replay_.state_.leaf(value.value)))) &&
+        is_float(type) && *record.dtype != type && is_narrower(type, *record.dtype);
     if (rounds) {
       const std::scoped_lock lock(replay_.cache_->mutex);
       const auto found = replay_.cache_->leaves.find({value.record, type});
@@ -879,6 +943,11 @@ class Replay::Machine {
     if (sorts_in_open_order(exact_call)) {
       ASSAY_TRY_STATUS(order_ties(one, exact_call, &references));
     }
+    const std::optional<Tensor> chosen = recorded_choice(one, references);
+    bool order_open = false;
+    if (is_set(exact_call)) {
+      ASSAY_TRY(order_open, order_set(chosen, exact_call, &references));
+    }
     std::vector<Tensor> noisy;
     // What is the same for all values is rounded as it was in the run under test, in all draws.
     const uint64_t draw =
@@ -889,12 +958,15 @@ class Replay::Machine {
       simulated.clear();
       if (rounds_scalars) round_scalars(&simulated_call);
       ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), how_.kernel, draw));
-      ASSAY_TRY_STATUS(settle_choice(call, exact_call, simulated_call, &references, &noisy));
+      ASSAY_TRY_STATUS(settle_choice(call, exact_call, simulated_call, chosen, &references, &noisy,
+                                     &order_open));
     } else {
       ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), how_.kernel, draw));
       if (!sorts_in_open_order(exact_call))
-        ASSAY_TRY_STATUS(settle_choice(call, exact_call, exact_call, &references, &noisy));
+        ASSAY_TRY_STATUS(
+            settle_choice(call, exact_call, exact_call, chosen, &references, &noisy, &order_open));
     }
+    order_open_ = order_open_ || order_open;
     if (reference::aten::has_open_order(one.name) && !references.empty() && !one.outputs.empty())
       other_choice_ = other_choice_ || has_other_integers(one.outputs.back(), references.back());
     if (mixes_tokens(one, call)) tie_elsewhere_ = tie_elsewhere_ || !choices_.empty();
@@ -918,9 +990,11 @@ class Replay::Machine {
   }
 
   /// Where rounding may decide a choice the simulation takes what the exact program takes: noise is
-  /// what becomes of the values, and another choice is looked at for itself.
+  /// what becomes of the values, and another choice is looked at for itself. One that mine recorded
+  /// and that could be taken is no longer open.
   Status settle_choice(const Region::Call& call, const Call& exact, const Call& simulated,
-                       std::vector<Tensor>* references, std::vector<Tensor>* noisy) {
+                       const std::optional<Tensor>& chosen, std::vector<Tensor>* references,
+                       std::vector<Tensor>* noisy, bool* order_open) {
     const Tensor* scores = scores_of(exact);
     const Tensor* noisy_scores = scores_of(simulated);
     if (!reference::aten::has_open_order(exact.name) || scores == nullptr ||
@@ -928,17 +1002,24 @@ class Replay::Machine {
       return {};
     ASSAY_TRY(std::optional<Choice> choice,
               close_choice(exact, scores->view, noisy_scores->view, references->back().view));
-    if (!choice) return {};
-    if (choice->last_axis) {
-      if (how_.order == TieOrder::RunnerUp) references->back() = with_runners_up(*choice);
-      noisy->back() = references->back();
-      if (references->size() == 2) {
-        const TensorView& places = references->back().view;
-        ASSAY_TRY(references->front(), scores_at(scores->view, places));
-        ASSAY_TRY(noisy->front(), scores_at(noisy_scores->view, places));
-      }
+    if (choice ? !choice->last_axis : !is_set(exact) || !takes_last_axis(exact, scores->view)) {
+      if (choice) choices_.push_back(*std::move(choice));
+      return {};
     }
-    choices_.push_back(*std::move(choice));
+    if (choice && chosen && could_be_taken(*choice, chosen->view)) {
+      references->back() = *chosen;
+      *order_open = false;
+      choice.reset();
+    } else if (choice && how_.order == TieOrder::RunnerUp) {
+      references->back() = with_runners_up(*choice);
+    }
+    noisy->back() = references->back();
+    if (references->size() == 2) {
+      const TensorView& places = references->back().view;
+      ASSAY_TRY(references->front(), scores_at(scores->view, places));
+      ASSAY_TRY(noisy->front(), scores_at(noisy_scores->view, places));
+    }
+    if (choice) choices_.push_back(*std::move(choice));
     return {};
   }
 
@@ -1017,6 +1098,48 @@ class Replay::Machine {
     }
     *noisy = reference::to_tensor(std::move(values));
     return {};
+  }
+
+  /// Puts what is taken of a set in the order of the places that mine recorded, or turns it round.
+  /// True: its order is open.
+  Result<bool> order_set(const std::optional<Tensor>& chosen, const Call& call,
+                         std::vector<Tensor>* results) const {
+    const Tensor* self = scores_of(call);
+    if (self == nullptr || results->size() != 2) return true;
+    if (chosen && takes_last_axis(call, self->view)) {
+      ASSAY_TRY(auto ordered, in_order_of(results->back().view, chosen->view));
+      results->back() = std::move(ordered.first);
+      ASSAY_TRY(results->front(), scores_at(self->view, results->back().view));
+      if (ordered.second) return false;
+    }
+    if (how_.order != TieOrder::Reversed) return true;
+    const auto dim = call.arguments.find("dim");
+    const Argument axis = dim == call.arguments.end() ? Argument{int64_t{-1}} : dim->second;
+    for (Tensor& result : *results) {
+      ASSAY_TRY(std::vector<Tensor> turned,
+                reference::aten::evaluate(
+                    {"aten.flip.default",
+                     {{"self", {result}}, {"dims", {reference::aten::ArgumentList{axis}}}}}));
+      result = std::move(turned.front());
+    }
+    return true;
+  }
+
+  /// The places that mine recorded for a choice of golden's.
+  [[nodiscard]] std::optional<Tensor> recorded_choice(const Operator& one,
+                                                      const std::vector<Tensor>& results) const {
+    if (!reference::aten::has_open_order(one.name) || one.outputs.empty() || results.empty())
+      return std::nullopt;
+    const auto found = replay_.recorded_.find(one.outputs.back().value);
+    if (found == replay_.recorded_.end()) return std::nullopt;
+    const Boundary& boundary = replay_.boundaries_[found->second.front()];
+    const ModuleCall& call = replay_.mine_.calls[boundary.call];
+    Result<Tensor> mine =
+        load_use(replay_.mine_, (boundary.input ? call.inputs : call.outputs)[boundary.use]);
+    if (!mine || !is_integer(mine->view.dtype) ||
+        !(mine->view.shape == results.back().view.shape) || mine->view.shape.empty())
+      return std::nullopt;
+    return *std::move(mine);
   }
 
   /// Puts the places of equal values in golden's order, if that is one for these values, or turns

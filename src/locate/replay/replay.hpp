@@ -208,7 +208,9 @@ class Replay {
     return parameter_type_ && is_narrower(*parameter_type_, type) ? *parameter_type_ : type;
   }
   /// A buffer that mine holds in a narrower type than golden, with both; "" for none.
-  [[nodiscard]] std::string narrowed_buffer(const Region& region) const;
+  ///
+  /// deciding  only such as decide: see find_deciding_leaves()
+  [[nodiscard]] std::string narrowed_buffer(const Region& region, bool deciding) const;
   /// Precondition: the number is from a Region or Carried of this object.
   [[nodiscard]] const Carried& carried(size_t number) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence
@@ -247,6 +249,12 @@ class Replay {
   void find_types();
   void find_autocast(const TypeCounts& types);
   void find_parameter_type();
+  /// Leaves that mine holds in a narrower type, and whose values go nowhere but into choices and
+  /// comparisons: a router's bias. They are judged by what is chosen, so their rounding is none that
+  /// has to be forgiven.
+  void find_deciding_leaves();
+  [[nodiscard]] bool only_decides(
+      ValueId leaf, const std::unordered_map<ValueId, std::vector<size_t>>& readers) const;
   [[nodiscard]] TypeCounts types_of_products() const;
   [[nodiscard]] bool is_deliberate(const Boundary& boundary, DType type) const;
   [[nodiscard]] size_t recorded_by(ValueId golden, int64_t step) const;
@@ -282,6 +290,7 @@ class Replay {
   std::vector<bool> constant_;                    // by operator of golden
   std::unordered_map<ValueId, size_t> readers_;   // of leaves: operators of golden
   std::map<int, int64_t> first_step_;             // by rank, of golden
+  std::set<std::string> deciding_;                // names of leaves
 
   struct Cache {
     std::mutex mutex;

@@ -61,11 +61,9 @@ Result<Tensor> some_rows(const Tensor& tensor, const RowsOfTokens& shown) {
   return reference::to_tensor(std::move(some));
 }
 
-/// Values or places of each row in rising order.
-Result<Tensor> with_sorted_rows(const Tensor& tensor, int64_t dim) {
+/// Values or places along an axis in rising order.
+Result<Tensor> with_sorted_rows(const Tensor& tensor, size_t axis) {
   const Dims& shape = tensor.view.shape;
-  if (shape.empty()) return tensor;
-  ASSAY_TRY(const size_t axis, reference::axis_of(dim, shape.size()));
   size_t inner = 1;
   for (size_t i = axis + 1; i < shape.size(); ++i) inner *= static_cast<size_t>(shape[i]);
   const auto length = static_cast<size_t>(shape[axis]);
@@ -193,7 +191,7 @@ class ValueJudge::Bench {
 
   [[nodiscard]] Result<Tensor> reference(size_t i) const {
     ASSAY_TRY(const Region region, replay_.plan(i, {}));
-    ASSAY_TRY(Replayed replayed, run(region, {}));
+    ASSAY_TRY(Replayed replayed, replay_.run(region, {}));
     return std::move(replayed.reference);
   }
 
@@ -453,7 +451,7 @@ class ValueJudge::Bench {
     for (const uint32_t count : {is_few ? kDrawsOfFew : kDraws, kDrawsOfFew}) {
       while (drawn.draw < count) {
         ++drawn.draw;
-        ASSAY_TRY(const Replayed replayed, run(region, drawn));
+        ASSAY_TRY(const Replayed replayed, replay_.run(region, drawn));
         ASSAY_TRY_STATUS(draws.add(replayed.reference, replayed.simulated, region.dtype));
         reference = replayed.reference;
       }
@@ -500,11 +498,8 @@ class ValueJudge::Bench {
     bool order_open = false, first = true;
     How way;
     std::vector<How> ways;
-    if (const std::optional<int64_t> axis = axis_without_order(region)) {
-      ASSAY_TRY(value, with_sorted_rows(value, *axis));
-    }
     const auto attempt = [&](const How& how) -> Status {
-      ASSAY_TRY(Replayed replayed, run(region, how));
+      ASSAY_TRY(Replayed replayed, replay_.run(region, how));
       ASSAY_TRY(Gap gap, measure_rows(boundary, value, {replayed.reference, replayed.simulated},
                                       region.dtype, masks));
       if (!by_columns) gap.r_column = 0;
@@ -538,9 +533,11 @@ class ValueJudge::Bench {
     if (!judged->step.suspicious)
       return check_hidden_rows(boundary, value, nearest, region.dtype, masks);
     if (order_open) {
-      ASSAY_TRY(judged->order_open, depends_on_order(region));
-      if (judged->order_open)
+      ASSAY_TRY(const std::optional<OpenOrder> order, open_order(region));
+      judged->order_open = order.has_value();
+      if (order && !order->axis)
         return fail(Errc::Unsupported, "depends on the order of equal values in a sort");
+      if (order) return judge_as_set(i, region, value, nearest, *order->axis, judged);
     }
     // Healthy reasons to be this far away, none of which golden's program can rule out.
     if (nearest.other_path ||
@@ -560,11 +557,11 @@ class ValueJudge::Bench {
   /// own rounding moved it: that much would not be seen.
   Status add_narrowed_table(const Region& region, WalkStep* step) const {
     const Region::Value& table = region.values[0];
-    if (table.learned || table.floating) return {};
-    step->narrowed = replay_.narrowed_buffer(region);
+    const bool is_table = !table.learned && !table.floating;
+    if (is_table || step->suspicious) step->narrowed = replay_.narrowed_buffer(region, !is_table);
     if (step->narrowed.empty() || step->suspicious) return {};
-    ASSAY_TRY(const Replayed own, run(region, {}));
-    ASSAY_TRY(const Replayed golden, run(region, {.rounding = LeafRounding::None}));
+    ASSAY_TRY(const Replayed own, replay_.run(region, {}));
+    ASSAY_TRY(const Replayed golden, replay_.run(region, {.rounding = LeafRounding::None}));
     const double moved = measure::relative_l2(golden.reference.view, own.reference.view);
     step->type = replay_.parameter_type(step->type);
     if (moved > limit_ * step->noise_floor)
@@ -572,31 +569,6 @@ class ValueJudge::Bench {
     else
       step->narrowed.clear();
     return {};
-  }
-
-  /// As golden's program makes it; of a set each row in rising order.
-  [[nodiscard]] Result<Replayed> run(const Region& region, const How& how) const {
-    ASSAY_TRY(Replayed replayed, replay_.run(region, how));
-    if (const std::optional<int64_t> axis = axis_without_order(region)) {
-      ASSAY_TRY(replayed.reference, with_sorted_rows(replayed.reference, *axis));
-      ASSAY_TRY(replayed.simulated, with_sorted_rows(replayed.simulated, *axis));
-    }
-    return replayed;
-  }
-
-  /// The axis along which topk(sorted=False), whose result the region is for, promises a set only.
-  [[nodiscard]] std::optional<int64_t> axis_without_order(const Region& region) const {
-    const Region::Value& asked = region.values[0];
-    if (asked.source != Region::Value::Source::Produced) return std::nullopt;
-    const Operator& one = golden_.operators[region.operators[asked.op].op];
-    const auto sorted = one.attributes.find("sorted");
-    if (base_name(one.name) != "topk" || sorted == one.attributes.end()) return std::nullopt;
-    const bool* truth = std::get_if<bool>(&sorted->second.value);
-    if (truth == nullptr || *truth) return std::nullopt;
-    const auto dim = one.attributes.find("dim");
-    const auto* axis =
-        dim == one.attributes.end() ? nullptr : std::get_if<int64_t>(&dim->second.value);
-    return axis == nullptr ? -1 : *axis;
   }
 
   /// Where zeros of the mask may mean tokens that are shown, those rows tell, too.
@@ -616,7 +588,7 @@ class ValueJudge::Bench {
   Status judge_choices_otherwise(const Region& region, const std::vector<How>& ways,
                                  const Tensor& value, bool masks, Judged* judged) const {
     for (const How& way : ways) {
-      ASSAY_TRY(const Replayed replayed, run(region, way));
+      ASSAY_TRY(const Replayed replayed, replay_.run(region, way));
       if (replayed.choices.empty()) continue;
       Judged other = *judged;
       const Status status = judge_choices(region, way, value, replayed, masks, &other);
@@ -636,15 +608,11 @@ class ValueJudge::Bench {
   /// what another choice within the noise gives.
   Status judge_choices(const Region& region, How way, const Tensor& value, const Replayed& replayed,
                        bool masks, Judged* judged) const {
-    if (is_another_choice(value, replayed)) {
-      set({}, &judged->step);
-      judged->step.suspicious = false;
-      return {};
-    }
+    if (is_another_choice(value, replayed)) return excuse(judged);
     const auto tokens = tokens_of(replayed.choices, value.view.shape);
     if (!tokens) return fail(Errc::Unsupported, kOpenChoice);
     way.order = TieOrder::RunnerUp;
-    ASSAY_TRY(const Replayed runner_up, run(region, way));
+    ASSAY_TRY(const Replayed runner_up, replay_.run(region, way));
     const auto measure = [&](bool with_open) -> Result<Gap> {
       ASSAY_TRY(const Compared some,
                 compared_tokens(value, {replayed.reference, replayed.simulated},
@@ -661,6 +629,12 @@ class ValueJudge::Bench {
     }
     set(gap, &judged->step);
     judged->step.suspicious = is_beyond(gap);
+    return {};
+  }
+
+  static Status excuse(Judged* judged) {
+    set({}, &judged->step);
+    judged->step.suspicious = false;
     return {};
   }
 
@@ -730,15 +704,47 @@ class ValueJudge::Bench {
     });
   }
 
-  [[nodiscard]] Result<bool> depends_on_order(const Region& region) const {
-    ASSAY_TRY(const Replayed one, run(region, {}));
-    ASSAY_TRY(const Replayed other, run(region, {.order = TieOrder::Reversed}));
-    if (!is_float(one.reference.view.dtype)) {
-      ASSAY_TRY(const bool same, is_same_value(one.reference, other.reference));
-      return !same;
+  /// How a value depends on an order that its program leaves open.
+  struct OpenOrder {
+    std::optional<size_t> axis;  // only that along it the same values come in another order
+  };
+
+  /// Nothing where it does not.
+  [[nodiscard]] Result<std::optional<OpenOrder>> open_order(const Region& region) const {
+    ASSAY_TRY(const Replayed one, replay_.run(region, {}));
+    ASSAY_TRY(const Replayed other, replay_.run(region, {.order = TieOrder::Reversed}));
+    ASSAY_TRY(const bool same, is_same_in_fp64(one.reference, other.reference));
+    if (same) return std::nullopt;
+    for (size_t axis = one.reference.view.shape.size(); axis-- > 0;) {
+      ASSAY_TRY(const Tensor first, with_sorted_rows(one.reference, axis));
+      ASSAY_TRY(const Tensor second, with_sorted_rows(other.reference, axis));
+      ASSAY_TRY(const bool permuted, is_same_in_fp64(first, second));
+      if (permuted) return OpenOrder{axis};
     }
-    constexpr double kSumsInAnotherOrder = 1e-9;  // of fp64
-    return !(measure::relative_l2(one.reference.view, other.reference.view) < kSumsInAnotherOrder);
+    return OpenOrder{};
+  }
+
+  static Result<bool> is_same_in_fp64(const Tensor& a, const Tensor& b) {
+    if (!is_float(a.view.dtype)) return is_same_value(a, b);
+    constexpr double kSumsInAnotherOrder = 1e-9;
+    return measure::relative_l2(a.view, b.view) < kSumsInAnotherOrder;
+  }
+
+  /// The value in whatever order along an axis.
+  Status judge_as_set(size_t i, const Region& region, const Tensor& value, const Replayed& replayed,
+                      size_t axis, Judged* judged) const {
+    if (is_another_choice(value, replayed)) return excuse(judged);
+    ASSAY_TRY(const Tensor mine, with_sorted_rows(value, axis));
+    ASSAY_TRY(const Tensor reference, with_sorted_rows(replayed.reference, axis));
+    ASSAY_TRY(const Tensor simulated, with_sorted_rows(replayed.simulated, axis));
+    ASSAY_TRY(Gap gap, measure_rows(replay_.boundaries()[i], mine, {reference, simulated},
+                                    region.dtype, false));
+    gap.r_column = 0;  // of columns that are none
+    set(gap, &judged->step);
+    judged->step.suspicious = is_beyond(gap);
+    if (judged->step.suspicious && !replayed.choices.empty())
+      return fail(Errc::Unsupported, kOpenChoice);
+    return {};
   }
 
   [[nodiscard]] bool is_beyond(const Gap& gap) const { return excess(gap) > 1; }
