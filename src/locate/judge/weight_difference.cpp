@@ -39,8 +39,7 @@ class Distance {
 
   /// A factor closer to 1 than one rounding of the coarser type explains nothing.
   [[nodiscard]] bool is_beyond_rounding(double factor) const {
-    const int bits = std::min(golden_.fraction_bits, mine_.fraction_bits);
-    return std::abs(factor - 1) >= FloatGrid::power_of_two(-bits - 1);
+    return std::abs(factor - 1) >= FloatGrid::power_of_two(-fraction_bits() - 1);
   }
 
   [[nodiscard]] double operator()(double golden, double mine) const {
@@ -52,7 +51,18 @@ class Distance {
     // Below the smallest normal number a conversion may flush to zero.
     if (std::abs(g) < smallest_ && std::abs(m) < smallest_) return 0;
     const double ulp = golden_is_coarser_ ? golden_.ulp(g) : mine_.ulp(m);
-    return std::abs(m - g) / (0.5 * ulp);
+    return std::abs(m - g) /
+           (0.5 * ulp * (computed_ && g != 0 ? 1 + std::abs(std::log(std::abs(g))) : 1));
+  }
+
+  /// Values are powers, each computed in its type: exp(t) is |t| times as far off as t is.
+  [[nodiscard]] Distance of_powers() const {
+    Distance distance = *this;
+    distance.computed_ = true;
+    return distance;
+  }
+  [[nodiscard]] int fraction_bits() const {
+    return std::min(golden_.fraction_bits, mine_.fraction_bits);
   }
 
  private:
@@ -61,6 +71,7 @@ class Distance {
   double largest_;
   double smallest_;
   bool golden_is_coarser_;
+  bool computed_ = false;
 };
 
 /// Calls compare(index of the block) -> Worst for all blocks on all cores; the first of the worst
@@ -206,10 +217,53 @@ Products products_of(const TensorView& golden, const TensorView& mine) {
   return sum;
 }
 
+/// One column of a table of sines and cosines of positions. A wave of frequency w has
+/// v(p + 1) + v(p - 1) = 2 cos(w) v(p), which tells w; its angle is off by its own rounding, that of w
+/// among it, so the value by as much at most.
+bool is_same_wave(const double* golden, const double* mine, size_t positions, size_t stride) {
+  double product = 0, square = 0;
+  const auto at = [stride](const double* wave, size_t position) { return wave[position * stride]; };
+  for (size_t p = 1; p + 1 < positions; ++p) {
+    product += at(golden, p) * (at(golden, p + 1) + at(golden, p - 1));
+    square += 2 * at(golden, p) * at(golden, p);
+  }
+  const double frequency = square > 0 ? std::acos(std::clamp(product / square, -1.0, 1.0)) : 0;
+  const double of_power = frequency > 0 ? 1 + std::abs(std::log(frequency)) : 1;
+  constexpr double kRoundoff = 0x1p-24;
+  for (size_t p = 0; p < positions; ++p) {
+    const double g = at(golden, p), m = at(mine, p);
+    const double angle = static_cast<double>(p + 1) * frequency;
+    if (!(std::abs(g) <= 1 && std::abs(m - g) <= kWeightLimit * kRoundoff * (angle * of_power + 1)))
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<WeightDifference> weight_difference(const TensorView& golden, const TensorView& mine) {
   return difference_of(golden, mine, kInfinity);
+}
+
+bool is_same_table(const TensorView& golden, const TensorView& mine) {
+  const Result<Distance> distance = distance_of(golden, mine, kInfinity);
+  const std::optional<FloatGrid> narrowest = float_grid(DType::Float32);
+  if (!distance || !(golden.shape == mine.shape) ||
+      distance->fraction_bits() < narrowest->fraction_bits)
+    return false;
+  if (worst_of_floats(golden, mine, distance->of_powers()).half_ulp <= kWeightLimit) return true;
+  const Result<reference::Wide> g = reference::widen(golden);
+  const Result<reference::Wide> m = reference::widen(mine);
+  const size_t axes = golden.shape.size();
+  if (!g || !m || axes < 2) return false;
+  const auto columns = static_cast<size_t>(golden.shape[axes - 1]);
+  const auto positions = static_cast<size_t>(golden.shape[axes - 2]);
+  if (g->values.size() != columns * positions) return false;
+  for (size_t column = 0; column < columns; ++column) {
+    if (!is_same_wave(g->values.data() + column, m->values.data() + column, positions, columns))
+      return false;
+  }
+  return true;
 }
 
 Result<WeightDifference> constant_difference(const TensorView& golden, const TensorView& mine) {

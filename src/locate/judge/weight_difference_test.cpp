@@ -65,6 +65,43 @@ TEST(WeightDifference, CountsHalfUlpsOfMine) {
   EXPECT_EQ(difference(golden, rounded({0.25, 1, 8}, DType::BFloat16)).half_ulp, 0);
 }
 
+TEST(WeightDifference, FrequenciesMayBeComputedInAnotherWay) {
+  std::vector<double> right, through_logarithms, of_another_base;
+  for (int i = 0; i < 64; ++i) {
+    right.push_back(std::pow(1e6, -i / 64.0));
+    const float exponent = static_cast<float>(i) * static_cast<float>(-std::log(1e6) / 64);
+    through_logarithms.push_back(std::exp(exponent));
+    of_another_base.push_back(std::pow(1e6 * (1 + 2e-5), -i / 64.0));
+  }
+  const Tensor golden = rounded(right, DType::Float32);
+  const Tensor mine = rounded(through_logarithms, DType::Float32);
+  EXPECT_GT(difference(golden, mine).half_ulp, kWeightLimit);
+  EXPECT_TRUE(is_same_table(golden.view, mine.view));
+  EXPECT_FALSE(is_same_table(golden.view, rounded(of_another_base, DType::Float32).view));
+  EXPECT_FALSE(is_same_table(golden.view, rounded(right, DType::BFloat16).view));
+}
+
+/// sin(p * w) of positions and frequencies, with angles in a type.
+template <typename Real>
+Tensor waves(double base) {
+  std::vector<double> values;
+  for (int p = 0; p < 300; ++p) {
+    for (int i = 0; i < 16; ++i)
+      values.push_back(std::sin(static_cast<Real>(p) *
+                                std::pow(static_cast<Real>(base), -static_cast<Real>(i) / 16)));
+  }
+  reference::Wide table(Dims{300, 16});
+  std::copy(values.begin(), values.end(), table.values.begin());
+  return reference::narrow(reference::to_tensor(std::move(table)).view, DType::Float32).value();
+}
+
+TEST(WeightDifference, WavesMayBeComputedInAnotherWay) {
+  const Tensor golden = waves<float>(1e4), mine = waves<double>(1e4);
+  EXPECT_GT(difference(golden, mine).half_ulp, kWeightLimit);
+  EXPECT_TRUE(is_same_table(golden.view, mine.view));
+  EXPECT_FALSE(is_same_table(golden.view, waves<double>(1e4 * (1 + 1e-4)).view));
+}
+
 TEST(WeightDifference, AcceptsAFrequencyTableInSixteenBits) {
   std::vector<double> frequencies;
   for (int i = 0; i < 64; ++i) frequencies.push_back(std::pow(10000.0, -i / 64.0));

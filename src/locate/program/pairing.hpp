@@ -34,6 +34,11 @@ struct WeightDifference {
 [[nodiscard]] Result<WeightDifference> weight_difference(const TensorView& golden,
                                                          const TensorView& mine);
 inline constexpr double kWeightLimit = 2.1;
+/// Buffers that are made from a configuration, such as frequencies: both may be what their way of
+/// computing makes in their own types, of at least float32. Each element may be (1 + |ln g|) times
+/// as far off as the limit: exp(t) is off by |t| times the relative error of t. Sines and cosines of
+/// positions, [..., positions, columns], may be as far off as their angles are.
+[[nodiscard]] bool is_same_table(const TensorView& golden, const TensorView& mine);
 /// "[3, 5]": where the element with a flat index in C order is in a tensor of this shape.
 [[nodiscard]] std::string place_text(int64_t flat, const Dims& shape);
 
@@ -48,8 +53,9 @@ struct PairTests {
   /// Of them, by the type that their file rounds to, those that golden's are within its rounding.
   std::map<std::string, size_t> rounded;
   double cost = 0;  // of those: root of the sum of their squared errors over that of golden's
-  /// Of them, those whose own values lie on the grid of codes: quantised and put back in place.
-  std::set<std::string> on_grid;
+  /// Of them, those that are golden's but for more than one rounding, and are what mine computes
+  /// with: on the grid of codes, quantised and put back in place; tables computed in another way.
+  std::set<std::string> own;
   /// Of them, those with more rows behind golden's: padded vocabularies.
   std::vector<std::string> padded;
   std::vector<std::string> notes;

@@ -124,9 +124,9 @@ struct Program {
   std::map<std::string, run::TensorRecord, std::less<>> model_weights;
   // Of an engine's run that is held against Hugging Face's modules:
   std::map<std::string, StoredWeight, std::less<>> stored_weights;  // by golden's name
-  /// Weights whose values are those of codes that were put back in place: what is computed with
-  /// them is judged on them.
-  std::set<std::string> on_grid;
+  /// Weights and tables that the test of weights judged, and that more than one rounding parts from
+  /// golden's: what is computed with them is judged on mine's.
+  std::set<std::string> own;
   /// A matrix of the run under test's file, not in float32, that is no known parameter of golden;
   /// empty: none. What golden computes with a matrix that is none of the file's is not judged then.
   std::string lonely_weight;

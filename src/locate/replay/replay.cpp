@@ -679,7 +679,7 @@ class Replay::Machine {
   /// The run under test's weight where it is stored in another type, which the test of weights
   /// judges; null otherwise.
   [[nodiscard]] const run::TensorRecord* own_weight(const std::string& leaf) const {
-    return replay_.mine_.stored_weights.contains(leaf) || replay_.mine_.on_grid.contains(leaf)
+    return replay_.mine_.stored_weights.contains(leaf) || replay_.mine_.own.contains(leaf)
                ? replay_.leaf_of_mine(leaf)
                : nullptr;
   }

@@ -83,7 +83,7 @@ class Locator {
     if (mine_.is_shared) pairing_ = pair_programs(golden_, mine_);
     inputs_ = find_input_difference(golden_, mine_, pairing_);
     ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
-    mine_.on_grid = tests_.on_grid;
+    mine_.own = tests_.own;
     if (across_ == nullptr) {
       ASSAY_TRY(const auto difference, find_model_difference(golden_, mine_, pairing_, tests_));
       if (difference) return verdict_on_other_models(*difference);
