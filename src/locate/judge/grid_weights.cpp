@@ -122,17 +122,13 @@ class Grid {
     const auto attempt = [&](double level) -> std::optional<Fit> {
       ++tried;
       Fit found{.step = reach / level, .offset = offset};
-      found.range = std::nearbyint((high - low) / std::abs(found.step));
       for (const double value : values) {
-        const double of_step = tolerance(std::abs(value) + slack) / found.step;
         const double place = (value - offset) / found.step;
-        const double nearest_level = nearest(place);
-        if (std::abs(place - nearest_level) > of_step) return std::nullopt;
-        // Those that the step and the offset were taken from lie on any grid.
-        if (value == offset || value == offset + reach) continue;
-        found.evidence -= std::log(std::min(1.0, 2 * of_step / gap(nearest_level)));
+        const double of_step = tolerance(std::abs(value) + slack) / found.step;
+        if (std::abs(place - nearest(place)) > of_step) return std::nullopt;
       }
-      found.evidence -= std::log(tried);
+      found.range = std::nearbyint((high - low) / std::abs(found.step));
+      found.evidence = evidence(found, values, reach, slack) - std::log(tried);
       return found;
     };
     if (!levels_.values.empty()) {
@@ -147,6 +143,22 @@ class Grid {
       if (std::optional<Fit> found = attempt(reach < 0 ? -level : level)) return found;
     }
     return std::nullopt;
+  }
+
+  /// -log of the chance that values lie within the tolerance of a level. Those that the step and the
+  /// offset were taken from lie on any grid, and zero on most.
+  [[nodiscard]] double evidence(const Fit& fit, std::span<const double> values, double reach,
+                                double slack) const {
+    double chance = 1, sum = 0;
+    for (const double value : values) {
+      if (value == 0 || value == fit.offset || value == fit.offset + reach) continue;
+      const double of_step = tolerance(std::abs(value) + slack) / fit.step;
+      chance *= std::min(1.0, 2 * of_step / gap(nearest((value - fit.offset) / fit.step)));
+      if (chance > 1e-200) continue;
+      sum -= std::log(chance);
+      chance = 1;
+    }
+    return sum - std::log(chance);
   }
 
   /// Distance of the neighbouring levels, as a multiple of the scale: the larger of both.
@@ -185,12 +197,15 @@ std::string scheme_of(const Levels& levels, const Cut& cut, double range, bool h
 
 /// Chance makes no weight of a model lie on a grid: e^-30.
 constexpr double kLeastEvidence = 30;
+/// So many groups without any evidence, and the tolerance of the type holds whatever comes.
+constexpr size_t kGroupsToTell = 64;
 
 std::optional<StepDifference> difference_on(const Grid& grid, const Cut& cut,
                                             std::span<const double> golden,
                                             std::span<const double> mine, double* range) {
   StepDifference out;
   double evidence = 0, error = 0, energy = 0;
+  size_t groups = 0;
   std::vector<double> values;
   for (const Group& group : cut.groups) {
     values.clear();
@@ -199,6 +214,7 @@ std::optional<StepDifference> difference_on(const Grid& grid, const Cut& cut,
     const std::optional<Fit> fit = grid.fit(values);
     if (!fit) return std::nullopt;
     evidence += fit->evidence;
+    if (++groups % kGroupsToTell == 0 && evidence <= 0) return std::nullopt;
     *range = std::max(*range, fit->range);
     const auto [low, high] = std::ranges::minmax(values);
     for (int64_t i = 0; i < group.count; ++i) {
