@@ -549,6 +549,18 @@ def exact_tables(model: nn.Module, _: Places) -> None:
         raise NoFault("no tables")
 
 
+def through_logarithms(model: nn.Module, _: Places) -> None:
+    """Frequencies as exp(t) with t in float32, as engines make them: several ULP from a power's."""
+    found = False
+    for module in model.modules():
+        frequencies = getattr(module, "inv_freq", None)
+        if isinstance(frequencies, torch.Tensor):
+            found = True
+            frequencies.copy_(frequencies.double().log().float().exp())
+    if not found:
+        raise NoFault("no frequencies")
+
+
 def biased_from_the_end(model: nn.Module, _: Places) -> None:
     """ALiBi counted from the last key: what is added differs by the same in each row."""
     found = False
@@ -693,6 +705,7 @@ KINDS: Mapping[str, Rewriting] = {
     "summed-in-parts": Rewriting("down as a sum of two products", summed_in_parts),
     "beside": Rewriting("a low-rank part of a matrix beside it", beside),
     "exact-tables": Rewriting("rotary tables in fp64, rounded once", exact_tables),
+    "through-logarithms": Rewriting("frequencies through logarithms", through_logarithms),
     "from-the-end": Rewriting("ALiBi counted from the other end", biased_from_the_end),
     "permuted-experts": Rewriting("experts in another order", permuted_experts),
     "interleaved": Rewriting("rotary positions of neighbours", interleaved),
