@@ -64,7 +64,7 @@ SUITES = {
             "operators/test_dense_linear_operator", "operators/test_toeplitz_linear_operator",
             "operators/test_kronecker_product_linear_operator", "operators/test_sum_linear_operator",
             "operators/test_triangular_linear_operator", "functions/test_solve", "functions/test_matmul",
-            "utils/test_cholesky", "utils/test_linear_cg",
+            "utils/test_cholesky", "utils/test_linear_cg", "operators/test_diag_linear_operator",
         ),
     ),
     "gpytorch": Suite(
@@ -78,7 +78,7 @@ SUITES = {
             "kernels/test_rbf_kernel", "kernels/test_matern_kernel", "kernels/test_scale_kernel",
             "kernels/test_periodic_kernel", "kernels/test_additive_and_product_kernels", "models/test_exact_gp",
             "models/test_model_list", "likelihoods/test_gaussian_likelihood", "distributions/test_multivariate_normal",
-            "examples/test_simple_gp_regression", "test_module",
+            "examples/test_simple_gp_regression", "test_module", "kernels/test_linear_kernel",
         ),
     ),
     "compressed_tensors": Suite(

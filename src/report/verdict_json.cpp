@@ -178,6 +178,13 @@ Json power_json(const locate::Power& power) {
           {"cancelled", power.cancelled}};
 }
 
+Json unjudged_json(const Verdict& verdict) {
+  Json list = Json::array();
+  for (const locate::UnjudgedSteps& one : verdict.unjudged_steps)
+    list.push_back({{"of", steps_of_name(one.of)}, {"steps", one.steps}});
+  return list;
+}
+
 Json notes_json(const Verdict& verdict) {
   Json list = Json::array();
   for (const std::string& note : verdict.notes) list.push_back(text(note));
@@ -216,6 +223,7 @@ std::string verdict_json(const Verdict& verdict) {
   json["obligations"] = obligations_json(verdict);
   json["power"] = power_json(verdict.power);
   json["clean_up_to"] = verdict.clean_up_to < 0 ? Json(nullptr) : Json(verdict.clean_up_to);
+  json["unjudged_steps"] = unjudged_json(verdict);
   json["reason"] = text_or_null(verdict.reason);
   json["next"] = text_or_null(verdict.next);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -151,6 +151,23 @@ TEST(VerdictText, HasNoNumberThatNobodyCanRead) {
   EXPECT_EQ(locate::percent_text(12.3), "more than 1000 %");
   EXPECT_EQ(locate::percent_text(9.9), "990 %");
   EXPECT_EQ(locate::percent_text(3.1), "310 %");
+  EXPECT_EQ(locate::times_text(8.64), "8.6x");
+  EXPECT_EQ(locate::times_text(1e6), "1000000x");
+  EXPECT_EQ(locate::times_text(4.2e15), "more than a million times");
+  locate::Verdict wrong;
+  wrong.outcome = locate::VerdictOutcome::FirstWrong;
+  locate::Finding finding;
+  finding.ratio = 4.2e15;
+  finding.worst_ulp = 5.5e6;
+  finding.allowed_ulp = 4;
+  wrong.candidates = {finding};
+  EXPECT_NE(locate::sentence(wrong).find("its own error is more than a million times what rounding "
+                                         "explains, largest element more than a million ULP where "
+                                         "4.0 is allowed"),
+            std::string::npos)
+      << locate::sentence(wrong);
+  // Programs get the number itself.
+  EXPECT_EQ(nlohmann::json::parse(verdict_json(wrong))["first_bad"]["ratio"], 4.2e15);
   // Beyond what its type may have: 16 bits 5 %, 32 bits 0.5 %.
   verdict.power = {.error = 0.07, .module = "model.norm", .step = 3, .allowed = 0.05};
   EXPECT_NE(locate::sentence(verdict).find("errors up to 7 % of a value would not have been seen "

@@ -7,6 +7,7 @@ that the program makes itself where a module ends, or as soon as it has waited f
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import job_of_ranks
@@ -155,6 +156,8 @@ USES = {
     "wait": lambda y: y.wait() * 2,
     "wait_tensor": lambda y: functional.wait_tensor(y) * 2,
     "view": lambda y: y.view(-1, 2) * 2,
+    "overload": lambda y: torch.ops._c10d_functional.wait_tensor.default(y.elem).mul_(2),
+    "overload_by_name": lambda y: torch.ops._c10d_functional.wait_tensor.default(tensor=y.elem).mul_(2),
     "in_place": lambda y: y.mul_(2),
     "wait_in_place": lambda y: y.wait().mul_(2),
     "wait_beside_another": lambda y: wait_beside_another(y),
@@ -222,6 +225,51 @@ for collective in EAGER:
         assert len(outputs) == len(kept) == 4, (name, len(outputs), len(kept))
         assert all(is_value(run, r, value) for r, value in zip(outputs, kept)), name
         done(name)
+
+# A module returns what a collective is still writing, and the one around it waits, keeps a copy and writes over it.
+# Rank 0 ends that module before another rank begins the collective: whoever reads there, or waits, is found out.
+
+store = dist.distributed_c10d._get_default_store()
+
+class LeavesInFlight(nn.Module):
+    def __init__(self, collective):
+        super().__init__()
+        self.collective = collective
+
+    def forward(self, x):
+        result, work = self.collective(product(x), True)
+        self.works = work if isinstance(work, list) else [work]
+        return result
+
+class WaitsBehind(nn.Module):
+    def __init__(self, collective):
+        super().__init__()
+        self.starts, self.reads, self.turn = LeavesInFlight(collective), nn.Identity(), f"turn-{collective.__name__}"
+
+    def forward(self, x):
+        self.turn += "."
+        if rank != 0:
+            store.wait([self.turn])
+        result = self.reads(self.starts(x))
+        if rank == 0:
+            store.set(self.turn, "")
+        for one in self.starts.works:
+            if one is not None:
+                one.wait()
+        parts = result if isinstance(result, list) else [result]
+        for part in parts:
+            keep(part)
+            part.mul_(2)
+        return torch.cat(parts)
+
+for collective in EAGER:
+    run, outputs, inputs = capture(f"{collective.__name__}-in_flight", WaitsBehind(collective))
+    for node, lines in ("starts", outputs), ("reads", inputs), ("reads", outputs):
+        # Parts of one result may arrive in any order.
+        of = sorted((r for r in lines if r["node"] == node), key=lambda r: (r["step"], r["slot"]))
+        assert len(of) == len(kept) > 0, (collective, node, len(of), len(kept))
+        assert all(is_value(run, r, value) for r, value in zip(of, kept)), (collective, node)
+    done(f"{collective.__name__}-in_flight")
 
 waits = 0
 plain_wait = functional.wait_tensor
@@ -376,9 +424,10 @@ EAGER += ["reduce_scatter_tensor", "reduce_scatter", "all_to_all_single", "all_t
 EAGER += ["batched_send_and_recv", "all_reduce_coalesced", "coalescing_manager"]
 FUNCTIONAL = ["all_reduce", "broadcast", "all_gather_tensor", "reduce_scatter_tensor", "all_to_all_single"]
 FUNCTIONAL += ["all_reduce_coalesced"]
-USES = ["arithmetic", "wait", "wait_tensor", "view", "in_place", "wait_in_place", "wait_beside_another"]
+USES = ["arithmetic", "wait", "wait_tensor", "view", "overload", "overload_by_name", "in_place", "wait_in_place"]
+USES += ["wait_beside_another"]
 CASES = [
-    *(f"{name}-{later}" for name in EAGER for later in (False, True)),
+    *(f"{name}-{later}" for name in EAGER for later in (False, True, "in_flight")),
     *(f"{name}-{use}" for name in FUNCTIONAL for use in (USES if name == "all_reduce" else ["arithmetic", "view"])),
     *("root-True", "root-False", "root-behind", "dtensor-False", "dtensor-True", "parallelized"),
     *("compiled-eager", "compiled-aot_eager"),
@@ -392,6 +441,6 @@ def test_values_are_those_of_the_place_and_no_wait_is_added(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
     said = job_of_ranks.run(ranks, program, level, tmp_path / "runs")
     assert sorted(said.splitlines()) == sorted(f"{rank} {case}" for rank in range(ranks) for case in CASES)

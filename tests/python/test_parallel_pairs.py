@@ -146,7 +146,62 @@ def with_shards_of_weights(model):
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
 
+class Expert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(HIDDEN, INNER), nn.Linear(INNER, HIDDEN)
+
+    def forward(self, x):
+        return self.down(F.silu(self.up(x)))
+
+class Experts(nn.Module):  # of which a rank has some
+    def __init__(self):
+        super().__init__()
+        self.router, self.experts = nn.Linear(HIDDEN, 4), nn.ModuleList(Expert() for _ in range(4))
+        self.here = range(4)
+
+    def forward(self, x):
+        weights, chosen = self.router(x).softmax(-1).topk(2, -1)
+        y = torch.zeros_like(x)
+        for i in self.here:
+            at = (chosen == i).any(-1)
+            if at.any():
+                y[at] = y[at] + (weights * (chosen == i)).sum(-1, keepdim=True)[at] * self.experts[i](x[at])
+        if len(self.here) < 4:
+            dist.all_reduce(y)
+        return y
+
+def with_experts(model, over_ranks):
+    for layer in model.layers:
+        layer.mlp = Experts().to(dtype).eval()
+        if over_ranks:
+            layer.mlp.here = range(rank * 4 // ranks, (rank + 1) * 4 // ranks)
+            for i in set(range(4)) - set(layer.mlp.here):
+                layer.mlp.experts[i] = nn.Identity()
+
+def pipelined(model):  # layer 0 in rank 0, the others in rank 1
+    here = range(1) if rank == 0 else range(1, LAYERS)
+
+    def forward(ids):
+        x = model.embed(ids) if rank == 0 else torch.empty(1, TOKENS, HIDDEN, dtype=dtype)
+        if rank == 1:
+            dist.recv(x, 0)
+        for i in here:
+            x = model.layers[i](x)
+        if rank == 0:
+            dist.send(x, 1)
+        return x if rank == 0 else model.head(model.norm(x))
+
+    model.forward = forward
+    for name in ("norm", "head") if rank == 0 else ("embed",):
+        delattr(model, name)
+    for i in set(range(LAYERS)) - set(here):
+        model.layers[i] = nn.Identity()
+
 CHANGES = {
+    "one_with_experts": lambda model: with_experts(model, False),
+    "experts": lambda model: with_experts(model, True),
+    "pipeline": pipelined,
     "plain": lambda model: None,
     "inside": lambda model: by_hand(model, True),
     "parent": lambda model: by_hand(model, False),
@@ -185,8 +240,8 @@ def run(folder: Path, ranks: int, dtype: str, worlds: list[str], faults: list[st
     job_of_ranks.run(ranks, program, folder, dtype, " ".join(worlds), " ".join(faults))
 
 
-def verdict(folder: Path, mine: str) -> tuple[int, str]:
-    command = ["assay", "locate", folder / "plain--operator", folder / mine]
+def verdict(folder: Path, mine: str, golden: str = "plain--operator") -> tuple[int, str]:
+    command = ["assay", "locate", folder / golden, folder / mine]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     return done.returncode, " ".join(done.stdout.split())
 
@@ -206,3 +261,28 @@ def test_healthy_ones_are_clean_and_faults_are_named(ranks: int, dtype: str, tmp
             for level in LEVELS:
                 status, text = verdict(tmp_path, f"{world}-{fault}-{level}")
                 assert status == 1 and f"first bad: layers.1.{module} (" in text, (world, fault, level, text)
+
+
+def test_golden_of_several_ranks_accuses_no_healthy_run(tmp_path: Path) -> None:
+    """Cut as golden is, cut otherwise, and in one process; also experts and stages of a pipeline."""
+    worlds = [*WORLDS, "experts", "pipeline"]
+    run(tmp_path, 1, "float32", ["plain", "one_with_experts"], [])
+    run(tmp_path, 2, "float32", worlds, ["missing"])
+    pairs = [(golden, mine) for golden in WORLDS for mine in [*WORLDS, "plain"]]
+    for other, one in (("experts", "one_with_experts"), ("pipeline", "plain")):
+        pairs += [(other, other), (other, one), (one, other)]
+    found = {}
+    for golden, mine in pairs:
+        for level in LEVELS:
+            status, text = verdict(tmp_path, f"{mine}--{level}", f"{golden}--operator")
+            found[golden, mine, level] = text if status == 1 or status not in (0, 125) else text[:6]
+    assert {pair: text for pair, text in found.items() if text not in ("clean:", "cannot")} == {}
+    for level in LEVELS:
+        assert found["dtensor", "dtensor", level] == "clean:"
+        for mine in ("plain", "fsdp"):
+            assert "are cut otherwise" in verdict(tmp_path, f"{mine}--{level}", "inside--operator")[1]
+    # A sum that is missing in one of as many ranks is named.
+    for world, module in (("inside", "mlp.down"), ("parent", "mlp")):
+        for level in LEVELS:
+            status, text = verdict(tmp_path, f"{world}-missing-{level}", f"{world}--operator")
+            assert status == 1 and f"layers.1.{module}" in text, (world, level, text)

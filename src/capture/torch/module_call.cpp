@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/torch/call_hook.hpp"
 #include "capture/torch/extension.hpp"
 #include "capture/torch/python_compat.hpp"
 #include "capture/torch/session_object.hpp"
@@ -198,48 +199,6 @@ PyObject* watched_call_repr(PyObject* object) {
 
 // --- nn.Module._call_impl --------------------------------------------------------------------------
 
-// Where functions of Python keep the C function that calls them. The member is the same since 3.8;
-// the limited API has no name for it, nor for the member of their type that tells its place.
-VectorCall* vector_call_of(PyObject* function) {
-  constexpr size_t kTypesOffset = 56;  // PyTypeObject.tp_vectorcall_offset
-  Py_ssize_t offset = 0;
-  std::memcpy(&offset, reinterpret_cast<const char*>(Py_TYPE(function)) + kTypesOffset,
-              sizeof(offset));
-  return reinterpret_cast<VectorCall*>(reinterpret_cast<char*>(function) + offset);
-}
-
-// Whether that is where it is: two functions of Python have the same pointer there.
-bool knows_vector_calls(PyObject* function) {
-  const Ref size = attribute(reinterpret_cast<PyObject*>(Py_TYPE(function)), "__basicsize__");
-  const Ref other = imported("types", "resolve_bases");
-  if (!size || !other || Py_TYPE(other.get()) != Py_TYPE(function)) return false;
-  const auto place =
-      reinterpret_cast<char*>(vector_call_of(function)) - reinterpret_cast<char*>(function);
-  if (place < static_cast<Py_ssize_t>(sizeof(PyObject)) ||
-      place + static_cast<Py_ssize_t>(sizeof(VectorCall)) > PyLong_AsSsize_t(size.get()))
-    return false;
-  return *vector_call_of(function) != nullptr &&
-         *vector_call_of(function) == *vector_call_of(other.get());
-}
-
-// A function of Python, and what called it before ours was put there.
-struct CallHook {
-  PyObject* function = nullptr;  // while ours is in it
-  VectorCall original = nullptr;
-
-  // False where nobody knows how.
-  bool put(Ref found, VectorCall ours) {
-    if (!found || !knows_vector_calls(found.get())) return false;
-    original = std::exchange(*vector_call_of(found.get()), ours);
-    function = found.release();
-    return true;
-  }
-  // Calls that are at work know what they call.
-  void take() {
-    *vector_call_of(function) = original;
-    replace(function, nullptr);
-  }
-};
 CallHook call_hook;                 // of nn.Module._call_impl
 PyObject* watcher = nullptr;        // (module, args, kwargs): told of calls of other modules
 thread_local bool passing = false;  // inside a call that the watcher was told of
@@ -302,31 +261,6 @@ bool set_hook() {
 void take_hook() {
   if (call_hook.function != nullptr && watcher == nullptr && method_calls().empty())
     call_hook.take();
-}
-
-// --- waits for collectives -------------------------------------------------------------------------
-
-CallHook wait_hook;               // of the __call__ of torch.ops, while sessions wait to be told
-PyObject* wait_tensor = nullptr;  // the one that torch's waits, whoever makes them, end in
-std::vector<Session*>& waiting_sessions() {
-  static auto* sessions = new std::vector<Session*>;
-  return *sessions;
-}
-bool is_waiting(const Session* session) {
-  return std::ranges::find(waiting_sessions(), session) != waiting_sessions().end();
-}
-
-PyObject* call_packet(PyObject* function, PyObject* const* arguments, size_t flagged_count,
-                      PyObject* names) {
-  PyObject* result = wait_hook.original(function, arguments, flagged_count, names);
-  if (argument_count(flagged_count) < 2 || arguments[0] != wait_tensor || result == nullptr)
-    return result;
-  // They take themselves out, and any may go while another one runs Python.
-  const std::vector<Session*> sessions = waiting_sessions();
-  for (Session* session : sessions) {
-    if (is_waiting(session)) session->collective_ended(arguments[1]);
-  }
-  return result;
 }
 
 // --- nn.Module._compiled_call_impl -----------------------------------------------------------------
@@ -544,26 +478,6 @@ const ExtensionPart module_call_part([](PyObject* module) {
 });
 
 }  // namespace
-
-void watch_waits(Session* session) {
-  if (is_waiting(session)) return;
-  waiting_sessions().push_back(session);
-  if (wait_hook.function != nullptr) return;
-  if (wait_tensor == nullptr) {
-    const Ref operators = imported("torch", "ops");
-    wait_tensor =
-        attribute(attribute(operators.get(), "_c10d_functional").get(), "wait_tensor").release();
-  }
-  if (wait_tensor != nullptr)
-    (void)wait_hook.put(attribute(reinterpret_cast<PyObject*>(Py_TYPE(wait_tensor)), "__call__"),
-                        call_packet);
-  PyErr_Clear();
-}
-
-void unwatch_waits(Session* session) noexcept {
-  std::erase(waiting_sessions(), session);
-  if (waiting_sessions().empty() && wait_hook.function != nullptr) wait_hook.take();
-}
 
 PyObject* session_module_call(PyObject* self, PyObject* args) {
   PyObject* module = nullptr;

@@ -76,6 +76,10 @@ void Session::Recorder::tensor(PyObject* tensor, const std::string* slot) {
     skip_unread(tensor, slot, look_.reason);
     return;
   }
+  if (std::shared_ptr<Work> work = work_writing(look_)) {
+    promise(tensor, slot, Ref(), std::move(work));
+    return;
+  }
   at_hand_ = {};
   at_hand_.object = tensor;
   at_hand_.slot = slot;
@@ -255,10 +259,7 @@ bool Session::Recorder::record_parts(PyObject* tensor, const std::string* slot) 
   const auto parts = parts_of(session_.access_, tensor, waits_for_operands(), nullptr, waited_);
   if (!parts) return false;
   if (parts->kind == Parts::OnItsWay) {
-    session_.promises_.push_back({Ref(new_ref(tensor)), Ref(new_ref(parts->counters)), &node_,
-                                  step_, order_, call_, role_, slot, operation_, operation_index_,
-                                  is_view_, mutates_});
-    watch_waits(&session_);
+    promise(tensor, slot, Ref(new_ref(parts->counters)), nullptr);
     return true;
   }
   if (parts->kind == Parts::BesideIt) skip(tensor, slot, look_.reason);
@@ -270,6 +271,14 @@ bool Session::Recorder::record_parts(PyObject* tensor, const std::string* slot) 
   return true;
 }
 
+void Session::Recorder::promise(PyObject* tensor, const std::string* slot, Ref counters,
+                                std::shared_ptr<Work> work) {
+  session_.promises_.push_back({Ref(new_ref(tensor)), std::move(counters), std::move(work), &node_,
+                                step_, order_, call_, role_, slot, operation_, operation_index_,
+                                is_view_, mutates_});
+  watch_waits(&session_);
+}
+
 // Whether the program is about to wait for what it gave: an operator does, unless it makes a view.
 bool Session::Recorder::waits_for_operands() const {
   return operation_ != nullptr && role_ == Role::Input && !is_view_;
@@ -278,6 +287,11 @@ bool Session::Recorder::waits_for_operands() const {
 bool Session::Recorder::keep(const Promise& promise, bool may_wait, PyObject* waited) {
   PyObject* wrapper = promise.tensor.get();
   waited_ = waited;
+  if (promise.work != nullptr) {
+    if (!promise.work->has_ended()) return false;
+    tensor(wrapper, promise.slot);
+    return true;
+  }
   const auto parts = parts_of(session_.access_, wrapper, may_wait, promise.counters.get(), waited);
   if (parts && parts->kind == Parts::OnItsWay) return false;
   forget_look();

@@ -81,6 +81,7 @@ class Session::Recorder final : public LeafVisitor {
   uint64_t push(native::Record& record, std::string_view text = {});
   [[nodiscard]] WaitingRecord waiting(const native::Record& record) const;
   [[nodiscard]] bool record_parts(PyObject* tensor, const std::string* slot);
+  void promise(PyObject* tensor, const std::string* slot, Ref counters, std::shared_ptr<Work> work);
   void record_part(PyObject* part, const std::string& slot);
   [[nodiscard]] bool waits_for_operands() const;
   [[nodiscard]] const std::string* members_of(PyObject* tensor);

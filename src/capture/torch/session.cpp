@@ -33,6 +33,8 @@ bool inside_root_call() noexcept {
   return thread.inside || !thread.roots.empty();
 }
 
+bool inside_our_code() noexcept { return this_thread().inside; }
+
 Session::Session(SessionOptions options, TensorAccess& access,
                  std::unique_ptr<writer::NativeRun> run)
     : options_(options),
@@ -47,9 +49,13 @@ Session::Session(SessionOptions options, TensorAccess& access,
       slot_0_(run_->intern("0")),
       generation_(writer::fork_generation()) {
   walker_.set_caches(options.caches);
+  watch_works(this);
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  unwatch_waits(this);
+  unwatch_works(this);
+}
 
 uint32_t Session::add_node(std::string name, std::string type, bool is_root, bool wanted,
                            bool opaque) {
@@ -341,6 +347,7 @@ void Session::close() noexcept {
   }
   promises_.clear();
   unwatch_waits(this);
+  unwatch_works(this);
   off_ = true;
   fetch_device_results();
   device_.close();

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/torch/collectives.hpp"
 #include "capture/torch/compiled_code.hpp"
 #include "capture/torch/device_records.hpp"
 #include "capture/torch/graph_run.hpp"
@@ -97,8 +98,10 @@ struct SessionNode;
 /// A tensor that a collective is still writing. It gets its record when the program has waited for
 /// it: we never do.
 struct Promise {
-  Ref tensor;    // what the program has: an AsyncCollectiveTensor, or a DTensor of one
-  Ref counters;  // of writes to it and to what it wraps, when it was promised
+  // What the program has: an AsyncCollectiveTensor, a DTensor of one, or a plain tensor.
+  Ref tensor;
+  Ref counters;                // of writes to it and to what it wraps, when it was promised
+  std::shared_ptr<Work> work;  // of a plain tensor
   SessionNode* node = nullptr;
   std::shared_ptr<StepProgress> step;
   uint64_t order = 0;
@@ -124,13 +127,9 @@ struct SessionNode {
 
 class Session;
 
-/// From now on the session is told when the program waits for a collective, until it has no
-/// promises any more (module_call.cpp).
-void watch_waits(Session* session);
-void unwatch_waits(Session* session) noexcept;
-
 /// Whether this thread is inside a root call of any session, or inside code of ours.
 [[nodiscard]] bool inside_root_call() noexcept;
+[[nodiscard]] bool inside_our_code() noexcept;
 
 /// All members need the GIL; none leaves a Python exception behind or throws. Recording is
 /// serialised by a lock that is only ever waited for without the GIL.
@@ -188,7 +187,7 @@ class Session {
   void end_weights() noexcept;
 
   void flush() noexcept;
-  /// The program has waited for this result of a collective.
+  /// The program has waited for this result of a collective, or, nullptr, for a Work.
   void collective_ended(PyObject* tensor) noexcept;
   /// Waits for collectives whose results the program still holds, and so is going to wait for.
   void wait_for_collectives() noexcept;

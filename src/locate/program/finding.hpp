@@ -30,6 +30,10 @@ enum class FindingKind : uint8_t {
 enum class Confidence : uint8_t { High, Medium, Low };
 [[nodiscard]] std::string_view confidence_name(Confidence confidence);
 
+/// "8.6", "31"; above a million, where the digits say nothing, in words
+[[nodiscard]] std::string amount_text(double value);
+/// "31x", "more than a million times"
+[[nodiscard]] std::string times_text(double ratio);
 /// "3.1 %"; above 1000 % in words
 [[nodiscard]] std::string percent_text(double share);
 

@@ -80,7 +80,6 @@ class ShardJoiner {
     found_.emplace(mine, how);
     if (part.role == Role::Output) of_outputs_[{part.step, part.node.str()}].insert(how);
     if (how == Held::Apart) return;
-    mine_.is_shared = true;
     mine_.joined_parts.insert(parts.begin() + 1, parts.end());
   }
 
@@ -157,6 +156,7 @@ void join_shards(const Program& golden, const Pairing& pairing, Program* mine) {
     joiner.join(golden.calls[partner].outputs, mine->calls[i].outputs);
   }
   joiner.refuse_lonely_sums();
+  mine->is_shared = !mine->joined_parts.empty();
 }
 
 }  // namespace assay::locate

@@ -6,6 +6,10 @@
 
 namespace assay::locate {
 
+/// Relative L2 against golden up to which what a rank holds counts as the whole tensor: a part of a
+/// sum is further away.
+inline constexpr double kReplicaDifference = 0.1;
+
 /// Finds, where golden is a single process and mine several, which inputs and outputs of paired
 /// module calls are cut over the ranks, partial sums or replicas, and how they become golden's
 /// tensors: `is_shared`, `joined` and `joined_parts` of `mine`. Parts that do not fit together stay

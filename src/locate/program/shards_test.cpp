@@ -126,6 +126,13 @@ TEST(JoinShards, SumsThatNobodyAddsUpAreNone) {
   EXPECT_THAT(sides.parts(), ElementsAre("norm"));
 }
 
+TEST(JoinShards, NothingIsSharedWhereEverySumWasRefused) {
+  Sides sides;
+  sides.returns("mlp.down", {4, 7, -2, 1}, {1, 2, -3, 5}, {3, 5, 1, -4});
+  sides.join();
+  EXPECT_FALSE(sides.mine.is_shared);
+}
+
 TEST(JoinShards, ASumThatOneLayerForgotIsNamedAtThatLayer) {
   Sides sides;
   for (const std::string layer : {"layers.0", "layers.1", "layers.2"}) {

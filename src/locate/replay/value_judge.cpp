@@ -11,7 +11,9 @@
 #include "locate/noise/narrow_products.hpp"
 #include "locate/program/owner.hpp"
 #include "locate/program/padding.hpp"
+#include "locate/program/shards.hpp"
 #include "measure/metrics.hpp"
+#include "pair/ranks.hpp"
 #include "reference/products/matmul.hpp"
 #include "reference/wide.hpp"
 #include "run/load.hpp"
@@ -143,7 +145,8 @@ class ValueJudge::Bench {
         replay_(replay),
         gate_(gate),
         // Both were given the same inputs; of the run under test they may not have been captured.
-        paddings_(Padding::of_steps(golden)) {}
+        paddings_(Padding::of_steps(golden)),
+        has_ranks_(pair::ranks_of(*golden.run).size() > 1) {}
 
   [[nodiscard]] double limit() const { return limit_; }
 
@@ -543,6 +546,9 @@ class ValueJudge::Bench {
     if (nearest.other_path ||
         ((nearest.other_choice || !nearest.choices.empty()) && has_loop(region)))
       return fail(Errc::Unsupported, kOtherIndices);
+    if (is_of_other_ranks(region) &&
+        measure::relative_l2(value.view, nearest.reference.view) <= kReplicaDifference)
+      return fail(Errc::Unsupported, "is what other ranks gave golden, to their rounding");
     if (region.from_before)
       return fail(Errc::NotFound, "needs a value that was made before the capture began");
     if (nearest.tie_elsewhere) return fail(Errc::Unsupported, kOpenChoice);
@@ -747,6 +753,13 @@ class ValueJudge::Bench {
     return {};
   }
 
+  /// What no operator of this rank made is known to golden as it was; ranks of the run under test
+  /// need not come to it with the same rounding.
+  [[nodiscard]] bool is_of_other_ranks(const Region& region) const {
+    return has_ranks_ && region.operators.empty() &&
+           region.values[0].source == Region::Value::Source::Anonymous;
+  }
+
   [[nodiscard]] bool is_beyond(const Gap& gap) const { return excess(gap) > 1; }
 
   [[nodiscard]] bool is_left(const Gap& gap) const {
@@ -853,6 +866,7 @@ class ValueJudge::Bench {
   const Replay& replay_;
   MemoryGate* gate_;
   std::map<int64_t, Padding> paddings_;  // by step
+  bool has_ranks_;                       // golden is of several
 };
 
 ValueJudge::ValueJudge(const Program& golden, const Program& mine, const Pairing& pairing,

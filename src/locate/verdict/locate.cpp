@@ -324,8 +324,11 @@ class Locator {
     if (!own_ && !walk_ && !floors_ && (steps_ == nullptr || !steps_->is_partial()))
       stages.identical = find_identical_values(*golden_.run, *mine_.run);
     stages.inputs = inputs_;
-    if (steps_ != nullptr && steps_->is_partial())
-      stages.missing = "golden has tokens that mine did not compute";
+    stages.steps_by_tokens = across_ != nullptr || steps_ != nullptr;
+    if (steps_ != nullptr) {
+      stages.missing = steps_->missing();
+      stages.unpaired_steps = steps_->unpaired();
+    }
     if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
     return stages;
   }
@@ -374,6 +377,10 @@ void use_names_of_mine(const pair::PairedRuns& runs, Verdict* verdict) {
   }
   TokenChoices& tokens = verdict->tokens;
   for (TokenChoice& choice : tokens.choices) choice.step = runs.step_of_mine(choice.step);
+  for (UnjudgedSteps& unjudged : verdict->unjudged_steps) {
+    if (unjudged.of == StepsOf::Golden) continue;
+    for (int64_t& step : unjudged.steps) step = runs.step_of_mine(step);
+  }
   for (int64_t* step : {&tokens.first.step, &tokens.other_inputs_from, &verdict->clean_up_to}) {
     if (*step >= 0) *step = runs.step_of_mine(*step);
   }
@@ -413,6 +420,10 @@ void put_on_sides(const EngineModules& modules, bool turned, std::string_view en
             " run, which knows no modules: the run under test's program was replayed on "
             "golden's values, and what is said of \"mine\" above is golden's");
     std::swap(verdict->golden_level, verdict->mine_level);
+    for (UnjudgedSteps& unjudged : verdict->unjudged_steps) {
+      if (unjudged.of != StepsOf::Both)
+        unjudged.of = unjudged.of == StepsOf::Golden ? StepsOf::Mine : StepsOf::Golden;
+    }
   }
 }
 

@@ -169,6 +169,16 @@ struct Power {
   size_t cancelled = 0;
 };
 
+/// Which of the runs has the steps.
+enum class StepsOf : uint8_t { Both, Golden, Mine };
+[[nodiscard]] std::string_view steps_of_name(StepsOf of);  // "both" "golden" "mine"
+
+/// Steps that were not held against the other run's.   locate/verdict/unjudged_steps.hpp
+struct UnjudgedSteps {
+  StepsOf of = StepsOf::Both;  // Both: with other tokens
+  std::vector<int64_t> steps;  // ascending, one at least
+};
+
 struct Verdict {
   VerdictOutcome outcome = VerdictOutcome::CannotJudge;
   std::vector<Finding> candidates;  // in the run under test's execution order; [0] is the verdict
@@ -194,9 +204,10 @@ struct Verdict {
   std::vector<Obligation> obligations;    // without candidates: what clean stands on
   Power power;                            // of Clean
   std::string reason;                     // of CannotJudge: the first open obligation
-  /// Of Clean: from this step on a near tie gave the runs other tokens, and nothing can be
-  /// compared. -1: none.
+  /// Of Clean: from this step on the runs have other tokens, or one of them has none, and nothing
+  /// can be compared. -1: none.
   int64_t clean_up_to = -1;
+  std::vector<UnjudgedSteps> unjudged_steps;
   /// The one command that goes on from here: locate/verdict/next_command.hpp.
   std::string next;
   std::string next_at_hand;  // the same without another capture

@@ -69,6 +69,27 @@ std::string_view outcome_name(VerdictOutcome outcome, bool order_known) {
   return "cannot_judge";
 }
 
+std::string_view steps_of_name(StepsOf of) {
+  switch (of) {
+    case StepsOf::Golden:
+      return "golden";
+    case StepsOf::Mine:
+      return "mine";
+    case StepsOf::Both:
+      break;
+  }
+  return "both";
+}
+
+std::string amount_text(double value) {
+  if (value > 1e6) return "more than a million";
+  char text[32];
+  std::snprintf(text, sizeof(text), value < 9.95 ? "%.1f" : "%.0f", value);
+  return text;
+}
+
+std::string times_text(double ratio) { return amount_text(ratio) + (ratio > 1e6 ? " times" : "x"); }
+
 std::string percent_text(double share) {
   char text[32];
   // No long numbers, and none that says no more than its first words: 310 %, 1.5 %, 0.0012 %.

@@ -2,11 +2,11 @@
 #include "locate/verdict/obligations.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 #include <tuple>
 
 #include "base/text.hpp"
+#include "locate/verdict/unjudged_steps.hpp"
 
 namespace assay::locate {
 namespace {
@@ -23,15 +23,6 @@ std::string reasons(const std::map<std::string, size_t>& unjudged) {
     text += (i == 0 ? " (" : ", ") + sorted[i].first + ": " + std::to_string(sorted[i].second);
   if (sorted.size() > kShown) text += ", ...";
   return text.empty() ? text : text + ")";
-}
-
-/// Steps of the modules' calls; of a run without any, of its operators.
-std::set<int64_t> steps_of(const Program& program) {
-  std::set<int64_t> steps;
-  for (const ModuleCall& call : program.calls) steps.insert(call.step);
-  if (!steps.empty()) return steps;
-  for (const Operator& one : program.operators) steps.insert(one.step);
-  return steps;
 }
 
 class Obligations {
@@ -103,23 +94,17 @@ class Obligations {
   [[nodiscard]] std::string other_steps() const {
     if (!stages_.missing.empty())
       return "no fault was found in what both runs computed, but " + stages_.missing;
-    if (stages_.across_engines) return {};  // steps were paired by their tokens
-    const std::set<int64_t> golden = steps_of(*stages_.golden);
-    const std::set<int64_t> mine = steps_of(*stages_.mine);
-    std::vector<int64_t> lonely;
-    std::ranges::set_difference(golden, mine, std::back_inserter(lonely));
-    if (!lonely.empty())
-      return "mine has no step " + std::to_string(lonely.front()) + ", which golden has" +
-             more(lonely);
-    std::ranges::set_difference(mine, golden, std::back_inserter(lonely));
-    if (!lonely.empty())
-      return "golden has no step " + std::to_string(lonely.front()) + ", which mine has" +
-             more(lonely);
+    if (stages_.steps_by_tokens) return {};
+    // Where the runs went on with other tokens, one of them may end before the other.
+    for (const UnjudgedSteps& lonely : verdict_.unjudged_steps) {
+      if (lonely.of == StepsOf::Both ||
+          (stages_.inputs && lonely.steps.front() >= stages_.inputs->step))
+        continue;
+      const bool golden = lonely.of == StepsOf::Golden;
+      return std::string(golden ? "mine" : "golden") + " has no " + steps_text(lonely.steps) +
+             ", which " + (golden ? "golden" : "mine") + " has";
+    }
     return {};
-  }
-
-  static std::string more(const std::vector<int64_t>& steps) {
-    return steps.size() == 1 ? "" : ", and " + std::to_string(steps.size() - 1) + " more";
   }
 
   [[nodiscard]] std::string other_programs() const {
@@ -228,13 +213,11 @@ class Obligations {
     const auto first =
         std::ranges::find(tokens.choices, ChoiceKind::Unexplained, &TokenChoice::kind);
     if (first == tokens.choices.end()) return {};
-    char times[32];
-    std::snprintf(times, sizeof(times), "%.3g", first->gap / first->noise);
     return "no fault was found, but in step " + std::to_string(first->step) + " at [" +
            std::to_string(first->sequence) + ", " + std::to_string(first->position) +
            "] mine chooses token " + std::to_string(first->mine_token) + ", which golden has " +
-           times + " times the noise of the logits below its own choice " +
-           std::to_string(first->golden_token) +
+           times_text(first->gap / first->noise) +
+           " the noise of the logits below its own choice " + std::to_string(first->golden_token) +
            (tokens.unexplained > 1
                 ? " (and " + std::to_string(tokens.unexplained - 1) + " more choices)"
                 : "");

@@ -9,8 +9,10 @@
 
 #include "base/ascii.hpp"
 #include "locate/noise/record_distance.hpp"
+#include "locate/program/shards.hpp"
 #include "pair/first_inputs.hpp"
 #include "pair/ranks.hpp"
+#include "reference/aten/call.hpp"
 #include "run/common_names.hpp"
 #include "run/load.hpp"
 
@@ -111,7 +113,9 @@ class RankSearch {
     const int first_rank = pair::first_rank(mine_);
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
-      if (!is_output(record)) continue;
+      // Ranks with other experts run other operators of one name; golden in one process tells only
+      // what modules return.
+      if (!is_output(record) || (golden_is_whole_ && record.is_of_operator())) continue;
       std::vector<size_t>& ranks = places[place_without_rank(mine_, record)];
       if (ranks.empty() && record.rank == first_rank) in_order.push_back(&ranks);
       ranks.push_back(i);
@@ -130,8 +134,12 @@ class RankSearch {
   }
 
  private:
+  /// What memory holds before anybody wrote it is no value, nor is a view of it.
   static bool is_output(const TensorRecord& record) {
-    return pair::is_operand(record) && record.role == Role::Output;
+    const std::string_view type = record.op_type;
+    return pair::is_operand(record) && record.role == Role::Output &&
+           !type.starts_with("aten.empty") && !type.starts_with("aten.new_empty") &&
+           !reference::aten::is_view(type);
   }
   static std::string place_without_rank(const run::Run& run, const TensorRecord& record) {
     const std::string place = pair::place_of(run, record);
@@ -165,6 +173,8 @@ class RankSearch {
         return apart && *apart <= kReplicaDifference;
       });
     }
+    // Cut otherwise than golden's, as along the sequence.
+    if (!(golden.front()->shape == mine_.records[ranks.front()].shape)) return false;
     return golden.size() > 1 && std::ranges::all_of(golden, [&](const TensorRecord* record) {
              const std::optional<double> apart = distance(*golden.front(), *record);
              return apart &&

@@ -18,7 +18,4 @@ namespace assay::locate {
 [[nodiscard]] Result<std::vector<Finding>> find_rank_divergence(
     const run::Run& golden, const run::Run& mine, const std::atomic<bool>* interrupted);
 
-/// Relative L2 against golden up to which a rank's tensor counts as the whole one.
-inline constexpr double kReplicaDifference = 0.1;
-
 }  // namespace assay::locate

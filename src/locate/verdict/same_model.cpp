@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "locate/verdict/same_placement.hpp"
 #include "measure/metrics.hpp"
 #include "pair/ranks.hpp"
 #include "run/load.hpp"
@@ -344,6 +345,8 @@ Result<std::optional<ModelDifference>> find_model_difference(const Program& gold
   using Found = std::optional<ModelDifference>;
   if (const auto text = other_modules(golden, mine)) return Found(ModelDifference{*text});
   if (const auto text = other_layers(*golden.run, *mine.run)) return Found(ModelDifference{*text});
+  if (const auto text = find_other_placement(golden, mine, pairing))
+    return Found(ModelDifference{*text});
   // Shards of several ranks are put together elsewhere.
   if (pair::ranks_of(*golden.run).size() == 1 && pair::ranks_of(*mine.run).size() == 1) {
     const std::vector<WeightPair> weights = float_weights(golden, mine, pairing);

@@ -10,24 +10,16 @@
 
 #include "base/text.hpp"
 #include "locate/judge/pair_tests.hpp"
-#include "locate/verdict/verdict.hpp"
+#include "locate/verdict/unjudged_steps.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
 
-// Two digits tell how bad it is: "8.6", "31", "4.2e+05".
-std::string short_factor(double value) {
-  char text[32];
-  const char* format = value < 9.95 ? "%.1f" : value < 99999.5 ? "%.0f" : "%.1e";
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
-
 // "31x what rounding explains"; of what is infinitely more than that there is nothing to count.
 std::string beyond_rounding(double ratio) {
   return std::isinf(ratio) ? "which no rounding explains"
-                           : short_factor(ratio) + "x what rounding explains";
+                           : times_text(ratio) + " what rounding explains";
 }
 
 void add(std::string* text, const std::string& clause) {
@@ -38,8 +30,8 @@ void add(std::string* text, const std::string& clause) {
 
 std::string worst_element(const Finding& finding) {
   if (std::isnan(finding.worst_ulp) || std::isnan(finding.allowed_ulp)) return {};
-  return ", largest element " + short_factor(finding.worst_ulp) + " ULP where " +
-         short_factor(finding.allowed_ulp) + " is allowed";
+  return ", largest element " + amount_text(finding.worst_ulp) + " ULP where " +
+         amount_text(finding.allowed_ulp) + " is allowed";
 }
 
 std::string own_error_clause(const Finding& finding) {
@@ -77,7 +69,7 @@ std::string gap_clause(const Finding& finding) {
 std::string measured_clause(const Finding& finding) {
   if (std::isnan(finding.ratio)) return "differs more from golden than healthy runs do";
   if (std::isinf(finding.ratio)) return "differs from golden where healthy runs do not";
-  return "differs " + short_factor(finding.ratio) + "x as much from golden as healthy runs do";
+  return "differs " + times_text(finding.ratio) + " as much from golden as healthy runs do";
 }
 
 std::string first_clause(const Finding& finding) {
@@ -252,6 +244,19 @@ std::string arguments_clause(const Verdict& verdict) {
          (places.size() > 1 ? " change" : " changes") + " no more than rounding does";
 }
 
+/// "clean up to step 3, then a near tie gave mine other tokens (not held against each other: steps
+/// 4 to 7, which have other tokens)"
+std::string clean_steps(const Verdict& verdict) {
+  std::string text = "clean";
+  if (verdict.clean_up_to >= 0) text += " up to step " + std::to_string(verdict.clean_up_to - 1);
+  std::string unjudged;
+  for (const UnjudgedSteps& steps : verdict.unjudged_steps) {
+    if (steps.of == StepsOf::Both) text += ", then a near tie gave mine other tokens";
+    add(&unjudged, unjudged_text(steps));
+  }
+  return unjudged.empty() ? text : text + " (not held against each other: " + unjudged + ")";
+}
+
 std::string clean(const Verdict& verdict) {
   const Coverage& coverage = verdict.coverage;
   std::string text;
@@ -278,7 +283,7 @@ std::string clean(const Verdict& verdict) {
       text = of + " captured values differ no more from golden than healthy runs do";
       break;
     default:
-      return "clean: all " + counted(coverage.values, "captured value") +
+      return clean_steps(verdict) + ": all " + counted(coverage.values, "captured value") +
              " of mine are golden's, bit for bit; confidence high";
   }
   std::string expected = verdict.quantisation.empty() && verdict.cache_blocks.empty()
@@ -304,9 +309,7 @@ std::string clean(const Verdict& verdict) {
   add(&text, choices_clause(verdict.tokens));
   add(&text, power_clause(verdict.power));
   add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
-  if (verdict.clean_up_to < 0) return "clean: " + text;
-  return "clean up to step " + std::to_string(verdict.clean_up_to - 1) +
-         ", then a near tie gave mine other tokens: " + text;
+  return clean_steps(verdict) + ": " + text;
 }
 
 // Behind a fault the choice is no tie, however close it was.
@@ -429,9 +432,8 @@ std::vector<std::string> remarks(const Verdict& verdict) {
                     " in " + layers_of(group));
   }
   for (const CoarseGroup& group : verdict.coarse) {
-    char numbers[64];
-    std::snprintf(numbers, sizeof(numbers), "%.1fx one rounding", group.median_z);
-    lines.push_back("coarse kernel (systematic): " + group.pattern + ": " + numbers + " in " +
+    lines.push_back("coarse kernel (systematic): " + group.pattern + ": " +
+                    times_text(group.median_z) + " one rounding in " +
                     std::to_string(group.members) + " places; no alarm");
   }
   if (std::string token = token_clause(verdict); !token.empty())

@@ -6,6 +6,7 @@
 
 #include "locate/noise/record_distance.hpp"
 #include "locate/verdict/made_rows.hpp"
+#include "locate/verdict/unjudged_steps.hpp"
 #include "pair/slices.hpp"
 #include "run/common_names.hpp"
 
@@ -48,14 +49,29 @@ StepModules::StepModules(const Run& golden, const Run& mine, const pair::Corresp
     record.kind = run::RecordKind::WatchedAgain;  // no boundary of a call in golden's steps
   }
   std::map<int64_t, std::vector<const StepRows*>> steps;
-  for (const StepRows& rows : pairs.steps.rows) steps[rows.golden_step].push_back(&rows);
+  std::set<int64_t> unpaired;
+  for (const auto& [key, record] : records_) unpaired.insert(std::get<0>(key));
+  for (const StepRows& rows : pairs.steps.rows) {
+    steps[rows.golden_step].push_back(&rows);
+    unpaired.erase(rows.mine_step);
+  }
+  unpaired_.assign(unpaired.begin(), unpaired.end());
   for (size_t i = 0; i < golden.records.size(); ++i) {
     const TensorRecord& record = golden.records[i];
+    if (record.rank != rank || !is_of_module(record)) continue;
     const auto found = steps.find(record.step);
-    if (record.rank == rank && is_of_module(record) && found != steps.end() &&
-        pairs.steps.is_by_tokens(run::module_path(golden, record.node)))
+    if (found == steps.end())
+      missing_steps_.insert(record.step);
+    else if (pairs.steps.is_by_tokens(run::module_path(golden, record.node)))
       add(golden, i, found->second);
   }
+}
+
+std::string StepModules::missing() const {
+  if (!partial_) return {};
+  const std::vector<int64_t> steps(missing_steps_.begin(), missing_steps_.end());
+  return "golden has tokens that mine did not compute" +
+         (steps.empty() ? "" : ", in " + steps_text(steps));
 }
 
 std::optional<StepModules::Rows> StepModules::rows_of(
@@ -110,6 +126,7 @@ void StepModules::add(const Run& golden, size_t index, const std::vector<const S
   auto made = std::make_shared<MadeRows>(*run_, std::move(rows->recipe));
   if (some) {
     partial_ = true;
+    missing_steps_.insert(record.step);
     place.rows = rows->golden;
     made->fill_from(record, std::move(rows->golden), (*shape)[rows->axis]);
   }

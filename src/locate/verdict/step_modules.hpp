@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ class StepModules {
   void put_back(Verdict* verdict) const;
   /// Some tokens of golden were not computed by mine, or which they are is not known.
   [[nodiscard]] bool is_partial() const { return partial_; }
+  /// Which steps of golden they are in, as a clause; empty: it is not partial.
+  [[nodiscard]] std::string missing() const;
+  /// Steps of mine none of whose tokens golden has, ascending.
+  [[nodiscard]] const std::vector<int64_t>& unpaired() const { return unpaired_; }
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -55,6 +60,8 @@ class StepModules {
   std::map<RecordKey, size_t> records_;  // of the run under test's modules
   std::map<size_t, Place> places_;       // by record behind the run under test's own
   std::vector<std::string> notes_;
+  std::set<int64_t> missing_steps_;  // of golden
+  std::vector<int64_t> unpaired_;
   uint64_t order_ = 0;
   bool partial_ = false;
 };

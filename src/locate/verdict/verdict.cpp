@@ -12,6 +12,7 @@
 #include "locate/noise/narrow_products.hpp"
 #include "locate/program/owner.hpp"
 #include "locate/verdict/obligations.hpp"
+#include "locate/verdict/unjudged_steps.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::locate {
@@ -85,6 +86,7 @@ class Composer {
     verdict_.golden_level = stages_.golden->level;
     verdict_.mine_level = stages_.mine->level;
     verdict_.tokens = stages_.tokens;
+    verdict_.unjudged_steps = unjudged_steps(stages_);
     verdict_.order_known = stages_.order_known;
     if (stages_.across_engines && stages_.walk != nullptr) {
       verdict_.level = judged_by(CaptureLevel::Leaves);
@@ -549,11 +551,21 @@ class Composer {
     verdict_.outcome =
         open == verdict_.obligations.end() ? VerdictOutcome::Clean : VerdictOutcome::CannotJudge;
     if (verdict_.outcome == VerdictOutcome::CannotJudge) verdict_.reason = open->open;
-    if (verdict_.outcome == VerdictOutcome::Clean && stages_.inputs)
-      verdict_.clean_up_to = stages_.inputs->step;
+    if (verdict_.outcome == VerdictOutcome::Clean) verdict_.clean_up_to = first_step_behind_all();
     if (verdict_.outcome != VerdictOutcome::Clean) verdict_.power = {};
     verdict_.coverage.values = std::max(verdict_.coverage.values, stages_.identical.values);
     verdict_.confidence = clean_confidence();
+  }
+
+  /// The first of the steps that were not judged, where no judged one comes behind it; -1: none.
+  int64_t first_step_behind_all() const {
+    if (stages_.inputs) return stages_.inputs->step;
+    if (verdict_.unjudged_steps.empty() || verdict_.unjudged_steps.front().of != StepsOf::Golden)
+      return -1;
+    const int64_t first = verdict_.unjudged_steps.front().steps.front();
+    const bool is_last = std::ranges::all_of(
+        stages_.mine->calls, [&](const ModuleCall& call) { return call.step < first; });
+    return is_last && first > 0 ? first : -1;
   }
 
   /// The largest of the errors that no limit would have shown, inside operators and between them.

@@ -30,6 +30,10 @@ struct Stages {
   /// The run under test's operators are not golden's (another engine, tokens cut into other steps):
   /// its modules are judged by the walk.
   bool across_engines = false;
+  /// Steps were paired by their tokens (another engine, tokens cut into other steps), and these of
+  /// mine have none of golden's.
+  bool steps_by_tokens = false;
+  std::vector<int64_t> unpaired_steps = {};
   /// What of golden mine has nothing for, so that the run is not clean; empty: nothing.
   std::string missing = {};
   /// The run under test's findings are in its order of execution: run::Run::order_known.

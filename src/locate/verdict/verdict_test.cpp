@@ -108,6 +108,75 @@ TEST(Verdict, IsCleanWhenEverythingWasJudgedAndNothingFound) {
             "above 0.4 % of a value would have been seen; confidence high");
 }
 
+/// Both runs have the steps 0 to 2; `more` adds others to one of them.
+Healthy in_steps(const std::vector<int64_t>& more_of_golden,
+                 const std::vector<int64_t>& more_of_mine) {
+  Healthy run;
+  for (size_t i = 0; i < run.mine.calls.size(); ++i)
+    run.mine.calls[i].step = run.golden.calls[i].step = static_cast<int64_t>(i);
+  for (const auto& [program, steps] :
+       {std::pair(&run.golden, &more_of_golden), std::pair(&run.mine, &more_of_mine)}) {
+    for (const int64_t step : *steps) {
+      program->calls.push_back(program->calls.back());
+      program->calls.back().step = step;
+    }
+  }
+  return run;
+}
+
+TokenChoices near_tie_in(int64_t step) {
+  TokenChoices tokens;
+  tokens.first.step = step;
+  tokens.first.kind = ChoiceKind::NearTie;
+  return tokens;
+}
+
+TEST(Verdict, NamesTheStepsBehindANearTie) {
+  const Healthy run = in_steps({3, 4, 5}, {3});
+  Stages stages = run.stages();
+  stages.inputs = InputDifference{.step = 2, .text = "input_ids differs"};
+  stages.tokens = near_tie_in(1);
+  const Verdict verdict = compose_verdict(stages);
+  EXPECT_EQ(verdict.clean_up_to, 2);
+  EXPECT_THAT(sentence(verdict),
+              HasSubstr("clean up to step 1, then a near tie gave mine other tokens (not held "
+                        "against each other: "
+                        "steps 2 to 3, which have other tokens; steps 4 to 5, which golden alone "
+                        "has): all 3 operators"));
+}
+
+TEST(Verdict, IsNotCleanWhereOneRunAloneHasSteps) {
+  const Healthy golden = in_steps({4, 6}, {});
+  EXPECT_EQ(sentence(compose_verdict(golden.stages())),
+            "cannot judge: mine has no 2 of the steps 4 to 6, which golden has");
+  const Healthy mine = in_steps({}, {3});
+  const Verdict verdict = compose_verdict(mine.stages());
+  EXPECT_EQ(sentence(verdict), "cannot judge: golden has no step 3, which mine has");
+  ASSERT_THAT(verdict.unjudged_steps, SizeIs(1));
+  EXPECT_EQ(verdict.unjudged_steps[0].of, StepsOf::Mine);
+}
+
+// The ranks of a tensor parallel run are judged as one, by its modules.
+TEST(Verdict, IsNotCleanWhereRanksTogetherLackSteps) {
+  const Healthy run = in_steps({3, 4}, {});
+  Stages stages = run.stages();
+  stages.across_engines = true;
+  stages.walk = &run.walk;
+  EXPECT_THAT(sentence(compose_verdict(stages)), HasSubstr("mine has no steps 3 to 4"));
+}
+
+TEST(Verdict, NamesTheStepsWhoseTokensTheOtherEngineDidNotCompute) {
+  const Healthy run = in_steps({3, 4}, {});
+  Stages stages = run.stages();
+  stages.across_engines = stages.steps_by_tokens = true;
+  stages.walk = &run.walk;
+  const Verdict verdict = compose_verdict(stages);
+  EXPECT_EQ(verdict.clean_up_to, 3);
+  EXPECT_THAT(sentence(verdict),
+              HasSubstr("clean up to step 2 (not held against each other: steps 3 to 4, which "
+                        "golden alone has): 3 captured values"));
+}
+
 TEST(Verdict, IsNeverCleanBelowTheCoverage) {
   Healthy run;
   run.own.judgeable = 100;
@@ -212,9 +281,10 @@ TEST(Verdict, IsNotCleanWhereAChoiceIsBeyondTheNoise) {
                             .noise = 0.5}};
   const Verdict verdict = compose_verdict(stages);
   EXPECT_EQ(verdict.outcome, VerdictOutcome::CannotJudge);
-  EXPECT_THAT(verdict.reason,
-              HasSubstr("in step 2 at [0, 4] mine chooses token 7, which golden has 12 times the "
-                        "noise of the logits below its own choice 5"));
+  EXPECT_THAT(
+      verdict.reason,
+      HasSubstr("in step 2 at [0, 4] mine chooses token 7, which golden has 12x the noise of "
+                "the logits below its own choice 5"));
 }
 
 TEST(Verdict, SaysThatOperatorsBeforeTheFirstWereNotJudged) {

@@ -386,10 +386,11 @@ export function readPlaces(page) {
   return page.readPlaces;
 }
 
-/** 18.8 -> "18.8 ×", Infinity -> "beyond any rounding" */
+/** 18.8 -> "18.8 ×", 4.2e15 -> "more than a million ×" (as locate's sentences), Infinity -> "beyond any rounding" */
 export function timesText(times) {
   if (Number.isNaN(times)) return "not known";
   if (times === Infinity) return "more than any rounding";
-  if (times >= 1e4) return `${times.toExponential(1).replace("e+", "e")} ×`;
+  if (times > 1e6) return "more than a million ×";
+  if (times >= 1e4) return `${times.toFixed(0)} ×`;
   return `${Number(times.toPrecision(3))} ×`;
 }

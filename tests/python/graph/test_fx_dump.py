@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -169,8 +170,11 @@ def test_the_options_of_the_captured_graph_backend(tmp_path: Path) -> None:
     assert (tmp_path / "worldsize1_global_rank0" / "sin_device_0_0.pt").is_file()
 
 
+@pytest.mark.parametrize("folder", [b"plain", b"no utf-8 \xff", "\N{SNOWMAN}".encode()])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_save_tensor_in_a_model(tmp_path: Path, compiled: bool) -> None:
+def test_save_tensor_in_a_model(tmp_path: Path, compiled: bool, folder: bytes) -> None:
+    tmp_path = tmp_path / os.fsdecode(folder)
+    tmp_path.mkdir()
     path = str(tmp_path / "t.pt")
 
     def function(x: torch.Tensor) -> torch.Tensor:

@@ -75,7 +75,11 @@ def test_clean_up_to_the_tie_at_every_level(tmp_path: Path) -> None:
             assert verdict.outcome == "clean", (seed, level, str(verdict))
             # Step s chose the token that step s + 1 is given.
             assert verdict.to_dict()["clean_up_to"] == flips[seed] + 1, (seed, level, str(verdict))
-            assert f"clean up to step {flips[seed]}, then a near tie" in " ".join(str(verdict).split())
+            said = " ".join(str(verdict).split())
+            assert f"clean up to step {flips[seed]}, then a near tie" in said
+            later = list(range(flips[seed] + 1, STEPS))
+            assert verdict.to_dict()["unjudged_steps"] == [{"of": "both", "steps": later}]
+            assert f"steps {later[0]} to {later[-1]}, which have other tokens" in said or len(later) == 1
 
 
 @pytest.mark.slow

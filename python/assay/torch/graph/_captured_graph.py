@@ -95,10 +95,28 @@ def save_tensor(x: torch.Tensor, save_path: str = "./tensor.pt") -> None:
 
     The folder must exist; what cannot be written is logged and the model goes on.
     """
-    torch.ops.assay_graph.save_tensor(x, save_path)
+    torch.ops.assay_graph.save_tensor(x, _operator_text(save_path))
+
+
+_BYTES_FOLLOW = "\0"  # no path has one
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _operator_text(path: str) -> str:
+    """Returns the path as torch takes it, whose texts are UTF-8: where it is none, a character a byte."""
+    if path == path.encode(errors="replace").decode():
+        return path
+    return _BYTES_FOLLOW + os.fsencode(path).decode("latin-1")
+
+
+def _path_of(text: str) -> str:
+    if not text.startswith(_BYTES_FOLLOW):
+        return text
+    return os.fsdecode(text.removeprefix(_BYTES_FOLLOW).encode("latin-1"))
 
 
 def _save_now(x: torch.Tensor, save_path: str) -> None:
+    save_path = _path_of(save_path)
     device = _device(x)
     with _counts_lock:
         count = next(_counts.setdefault((save_path, device), itertools.count()))

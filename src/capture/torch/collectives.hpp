@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program started and has not waited for: collectives of torch.distributed.
+#pragma once
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "capture/intake/look.hpp"
+#include "capture/torch/python_compat.hpp"
+
+namespace assay::capture {
+
+class Session;
+
+/// A collective that was started for plain tensors (`async_op=True`, `irecv`, a ProcessGroup's own
+/// methods).
+struct Work {
+  Ref object;  // torch's Work
+  /// The memory that it writes: first byte, and the one behind the last.
+  std::vector<std::pair<const std::byte*, const std::byte*>> ranges;
+  bool is_in_memory = true;  // and not on a device
+  bool was_waited_for = false;
+
+  /// Whether its tensors have what it writes: the program has waited for it, or torch says so. It is
+  /// asked and not waited for.
+  [[nodiscard]] bool has_ended() const;
+};
+
+/// From now on works are seen. Sessions that do not watch any more must say so.
+void watch_works(Session* session);
+void unwatch_works(Session* session) noexcept;
+/// The one that may still write a tensor's memory; null: none does.
+[[nodiscard]] std::shared_ptr<Work> work_writing(const TensorLook& look);
+
+/// From now on the session is told when the program waits for a collective, until it has no
+/// promises any more.
+void watch_waits(Session* session);
+void unwatch_waits(Session* session) noexcept;
+
+}  // namespace assay::capture
