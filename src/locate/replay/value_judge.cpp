@@ -131,7 +131,7 @@ bool has_last_rows(const Dims& mine, const Dims& golden) {
 class ValueJudge::Bench {
  public:
   Bench(const Program& golden, const Program& mine, const Pairing& pairing,
-        const WalkOptions& options, const Replay& replay, MemoryGate* gate)
+        const WalkOptions& options, const Replay& replay, MemoryGate* gate, Substitutes of_mine)
       : golden_(golden),
         mine_(mine),
         pairing_(pairing),
@@ -144,6 +144,7 @@ class ValueJudge::Bench {
                                                                : kElementLimit),
         replay_(replay),
         gate_(gate),
+        of_mine_(std::move(of_mine)),
         // Both were given the same inputs; of the run under test they may not have been captured.
         paddings_(Padding::of_steps(golden)) {}
 
@@ -575,7 +576,8 @@ class ValueJudge::Bench {
   }
 
   /// As golden's program makes it; of a set each row in rising order.
-  [[nodiscard]] Result<Replayed> run(const Region& region, const How& how) const {
+  [[nodiscard]] Result<Replayed> run(const Region& region, How how) const {
+    how.of_mine = of_mine_;
     ASSAY_TRY(Replayed replayed, replay_.run(region, how));
     if (const std::optional<int64_t> axis = axis_without_order(region)) {
       ASSAY_TRY(replayed.reference, with_sorted_rows(replayed.reference, *axis));
@@ -846,12 +848,15 @@ class ValueJudge::Bench {
   double element_limit_;
   const Replay& replay_;
   MemoryGate* gate_;
+  Substitutes of_mine_;
   std::map<int64_t, Padding> paddings_;  // by step
 };
 
 ValueJudge::ValueJudge(const Program& golden, const Program& mine, const Pairing& pairing,
-                       const WalkOptions& options, const Replay& replay, MemoryGate* gate)
-    : bench_(std::make_unique<const Bench>(golden, mine, pairing, options, replay, gate)) {}
+                       const WalkOptions& options, const Replay& replay, MemoryGate* gate,
+                       Substitutes of_mine)
+    : bench_(std::make_unique<const Bench>(golden, mine, pairing, options, replay, gate,
+                                           std::move(of_mine))) {}
 ValueJudge::~ValueJudge() = default;
 
 double ValueJudge::limit() const { return bench_->limit(); }
