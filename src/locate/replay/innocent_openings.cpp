@@ -134,7 +134,7 @@ class Innocence {
       if (returned_by(scope).size() > kMostOutputs || open_values_in(scope).size() > kMostValues)
         continue;
       set_values_aside(scope, outputs, dropped, whole, values);
-      find_what_explains(scope, dropped, values);
+      find_what_explains(scope, dropped, whole, values);
     }
   }
 
@@ -425,9 +425,9 @@ class Innocence {
 
   // ---- What is wrong ----------------------------------------------------------------------------
 
-  /// A value that, put into golden's program alone, makes what the module returns: weights and
-  /// arguments of others inside have no part in it.
-  void find_what_explains(const Scope& scope, const std::vector<bool>& dropped,
+  /// A value that, put into golden's program alone, makes what the module returns: weights that it
+  /// is not made with have no part in what is wrong.
+  void find_what_explains(const Scope& scope, const std::vector<bool>& dropped, const Replay& whole,
                           const ValueJudge& values) {
     const auto is_of = [&](const Part& part, std::string_view module) {
       return is_inside(part.module, module);
@@ -444,11 +444,20 @@ class Innocence {
       for (const size_t i : made) unusable[i] = false;
       if (!are_right(outputs, with_values, unusable)) continue;
       for (const Part& part : parts_) {
-        if (part.leaf != nullptr && is_of(part, scope.module) && !is_of(part, module))
+        if (part.leaf != nullptr && is_of(part, scope.module) && !is_of(part, module) &&
+            !are_made_with(made, part, whole))
           closed_.idle.insert(part.leaf->name);
       }
-      return;
     }
+  }
+
+  /// In golden's program of the scope: then they have the part's effect in them.
+  [[nodiscard]] static bool are_made_with(const std::vector<size_t>& made, const Part& part,
+                                          const Replay& whole) {
+    return std::ranges::any_of(made, [&](size_t i) {
+      const Result<Region> region = whole.plan(i, {}, Carry::No);
+      return !region || is_read(part, *region, whole);
+    });
   }
 
   [[nodiscard]] static bool are_right(const std::vector<size_t>& outputs, const ValueJudge& values,
