@@ -74,6 +74,7 @@ struct Finding {
   bool by_steps = false;  // `ratio` is in steps of the run under test's codes, which may be coarse
   /// A weight whose numbers golden's program was replayed with: what it computes cannot clear it.
   bool replayed_as_mine = false;
+  bool idle = false;   // no part that could be seen of what is wrong around it comes from there
   std::string cause;   // what made it, found by another test: "extra aten.add.Tensor"; may be empty
   std::string detail;  // "eps 1e-05 against 1e-06"; one clause for people
   std::string hypothesis;  // "weight differs from golden by a constant factor 1.03"; may be empty

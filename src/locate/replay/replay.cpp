@@ -566,7 +566,10 @@ class Replay::Machine {
                                            ", which may be it");
     }
     if (named) {
-      const auto other = how_.of_mine.leaves.find(replay_.state_.leaf(value.value));
+      const std::string& leaf = replay_.state_.leaf(value.value);
+      const auto made = how_.of_mine.made_leaves.find(leaf);
+      if (made != how_.of_mine.made_leaves.end()) return *made->second;
+      const auto other = how_.of_mine.leaves.find(leaf);
       if (other != how_.of_mine.leaves.end()) return mine_in_place_of(record, other->second);
     }
     DType type = region_.dtype;

@@ -56,11 +56,12 @@ enum class TieOrder : uint8_t {
 /// What golden's program has of mine in place of its own.
 struct Substitutes {
   std::map<std::string, size_t> leaves = {};  // golden's parameters and buffers: records of mine
+  std::map<std::string, const Tensor*> made_leaves = {};  // or tensors, which outlive it
   std::map<size_t, size_t> arguments = {};  // golden's operators: mine's whose arguments they take
   const Tensor* value = nullptr;            // in place of mine's value at a boundary; outlives it
   size_t boundary = kNone;
   [[nodiscard]] bool empty() const {
-    return leaves.empty() && arguments.empty() && value == nullptr;
+    return leaves.empty() && made_leaves.empty() && arguments.empty() && value == nullptr;
   }
   friend auto operator<=>(const Substitutes&, const Substitutes&) = default;
 };

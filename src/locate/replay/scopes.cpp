@@ -6,13 +6,13 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <random>
 #include <tuple>
 
 #include "base/thread_pool.hpp"
 #include "locate/program/owner.hpp"
+#include "locate/replay/innocent_openings.hpp"
+#include "locate/replay/module_scopes.hpp"
 #include "measure/metrics.hpp"
-#include "reference/wide.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::locate {
@@ -22,7 +22,7 @@ class Closer {
  public:
   Closer(const Program& golden, const Program& mine, const Pairing& pairing,
          const WalkOptions& options, const Replay& replay, MemoryGate* gate,
-         std::vector<Judged>* judged)
+         const ModuleScopes& modules, std::vector<Judged>* judged)
       : golden_(golden),
         mine_(mine),
         pairing_(pairing),
@@ -31,6 +31,7 @@ class Closer {
         replay_(replay),
         gate_(gate),
         at_hand_(golden, mine, pairing, options, replay, gate),
+        modules_(modules),
         judged_(*judged),
         dropped_(judged->size(), false) {
     of_scopes_.leaves_far_ones = true;
@@ -46,7 +47,6 @@ class Closer {
     // clear them, nor is it golden's function of a module.
     if (mine_.engine != nullptr) return std::move(closed_);
     if (!open_.empty()) {
-      find_calls();
       find_scopes();
       for (auto depth = scopes_.rbegin(); depth != scopes_.rend(); ++depth) close_at(depth->second);
       judge_readers();
@@ -56,41 +56,10 @@ class Closer {
   }
 
  private:
-  using Calls = std::vector<size_t>;  // indices into the run under test's calls
   struct Turned {
     Tensor value;
     double rounding;  // what rounding explains of the difference
   };
-
-  static size_t depth_of(std::string_view module) {
-    return module.empty() ? 0 : 1 + static_cast<size_t>(std::ranges::count(module, '.'));
-  }
-
-  [[nodiscard]] const ModuleCall& call_of(size_t boundary) const {
-    return mine_.calls[replay_.boundaries()[boundary].call];
-  }
-
-  /// Calls of each module in order, and of each call the outputs that can be judged.
-  void find_calls() {
-    for (size_t i = 0; i < mine_.calls.size(); ++i)
-      calls_[{mine_.calls[i].rank, mine_.calls[i].module}].push_back(i);
-    for (auto& [place, calls] : calls_)
-      std::ranges::stable_sort(calls, {}, [this](size_t i) { return mine_.calls[i].end; });
-    for (size_t i = 0; i < replay_.boundaries().size(); ++i) {
-      const Boundary& one = replay_.boundaries()[i];
-      if (one.input || one.golden == kNoValue || !replay_.type_at(i)) continue;
-      outputs_of_[one.call].push_back(i);
-    }
-  }
-
-  /// The first call of the module that ends behind the value; kNone: none does.
-  [[nodiscard]] size_t call_around(int rank, const std::string& module, uint64_t time) const {
-    const auto found = calls_.find({rank, module});
-    if (found == calls_.end()) return kNone;
-    const auto call = std::ranges::lower_bound(found->second, time, {},
-                                               [this](size_t i) { return mine_.calls[i].end; });
-    return call == found->second.end() ? kNone : *call;
-  }
 
   /// Of every opening the calls around it whose outputs can be judged, by depth.
   void find_scopes() {
@@ -98,43 +67,16 @@ class Closer {
       const Boundary& boundary = replay_.boundaries()[i];
       const ModuleCall& own = mine_.calls[boundary.call];
       std::string module = own.module;
-      if (!boundary.input && !own.leaf && outputs_of_.contains(boundary.call))
-        scopes_[depth_of(module)].insert(boundary.call);
+      if (!boundary.input && !own.leaf && !modules_.outputs_of(boundary.call).empty())
+        scopes_[ModuleScopes::depth_of(module)].insert(boundary.call);
       while (!module.empty()) {
         const size_t dot = module.rfind('.');
         module = dot == std::string::npos ? std::string() : module.substr(0, dot);
-        const size_t call = call_around(own.rank, module, boundary.time);
-        if (call != kNone && outputs_of_.contains(call)) scopes_[depth_of(module)].insert(call);
+        const size_t call = modules_.call_around(own.rank, module, boundary.time);
+        if (call != kNone && !modules_.outputs_of(call).empty())
+          scopes_[ModuleScopes::depth_of(module)].insert(call);
       }
     }
-  }
-
-  /// Values between the inputs and outputs of all calls of a module.
-  void drop_inside(int rank, const std::string& module, std::vector<bool>* dropped) const {
-    const std::vector<Boundary>& all = replay_.boundaries();  // by rank, then time
-    std::vector<uint64_t> times;                              // of what is inside
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (is_within(i, rank, module)) times.push_back(all[i].time);
-    }
-    uint64_t before = 0;
-    for (const size_t call : calls_.at({rank, module})) {
-      const uint64_t end = mine_.calls[call].end;
-      const auto first = std::ranges::upper_bound(times, before);
-      before = end;
-      if (first == times.end() || *first > end) continue;
-      const auto place = [&](const Boundary& one) {
-        return std::pair(mine_.calls[one.call].rank, one.time);
-      };
-      const auto begin = std::ranges::lower_bound(all, std::pair(rank, *first), {}, place);
-      for (auto one = begin; one != all.end() && place(*one) <= std::pair(rank, end); ++one) {
-        if (one->call != call) (*dropped)[static_cast<size_t>(one - all.begin())] = true;
-      }
-    }
-  }
-
-  [[nodiscard]] bool is_within(size_t boundary, int rank, const std::string& module) const {
-    const ModuleCall& call = call_of(boundary);
-    return call.rank == rank && call.module != module && is_inside(call.module, module);
   }
 
   /// Golden's names of parameters that are others.
@@ -222,12 +164,12 @@ class Closer {
       for (const size_t i : open_) {
         const Boundary& one = replay_.boundaries()[i];
         const bool own = one.call == call && !one.input;
-        const bool within = is_within(i, scope.rank, scope.module) &&
-                            call_around(scope.rank, scope.module, one.time) == call;
+        const bool within = modules_.is_within(i, scope.rank, scope.module) &&
+                            modules_.call_around(scope.rank, scope.module, one.time) == call;
         if ((own || within) && may_be_undone(i, call)) inside[call].insert(i);
       }
       if (inside.contains(call) && modules.emplace(scope.rank, scope.module).second)
-        drop_inside(scope.rank, scope.module, &dropped);
+        modules_.drop_inside(scope.rank, scope.module, &dropped);
     }
     if (inside.empty()) return;
     const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped,
@@ -236,7 +178,7 @@ class Closer {
     std::map<size_t, Judged> outputs = judge_outputs(inside, values);
     for (const auto& [call, openings] : inside) {
       const bool right = std::ranges::all_of(
-          outputs_of_.at(call), [&](size_t output) { return is_right(outputs.at(output)); });
+          modules_.outputs_of(call), [&](size_t output) { return is_right(outputs.at(output)); });
       if (right)
         close(call, openings, dropped, replay, values, &outputs);
       else
@@ -251,9 +193,9 @@ class Closer {
     const ModuleCall& inner = mine_.calls[wrong->second];
     const ModuleCall& scope = mine_.calls[call];
     return std::ranges::any_of(open_, [&](size_t other) {
-      return !is_inside(call_of(other).module, inner.module) &&
+      return !is_inside(modules_.call_of(other).module, inner.module) &&
              (replay_.boundaries()[other].call == call ||
-              is_within(other, scope.rank, scope.module));
+              modules_.is_within(other, scope.rank, scope.module));
     });
   }
 
@@ -262,7 +204,7 @@ class Closer {
     std::map<size_t, Judged> outputs;
     std::vector<size_t> order;
     for (const auto& [call, openings] : scopes) {
-      for (const size_t output : outputs_of_.at(call)) {
+      for (const size_t output : modules_.outputs_of(call)) {
         outputs[output];
         order.push_back(output);
       }
@@ -288,8 +230,8 @@ class Closer {
     }
     if (count == 0) return;
     closed_.modules[scope.module] += count;
-    drop_inside(scope.rank, scope.module, &dropped_);
-    for (const size_t output : outputs_of_.at(call))
+    modules_.drop_inside(scope.rank, scope.module, &dropped_);
+    for (const size_t output : modules_.outputs_of(call))
       judged_[output] = std::move(outputs->at(output));
   }
 
@@ -324,7 +266,7 @@ class Closer {
         std::numeric_limits<double>::infinity());
     const double distance = judged_[opening].step.r;
     found->second = distance >= least->second ||
-                    would_have_shown(opening, outputs_of_.at(call), dropped, replay, values);
+                    would_have_shown(opening, modules_.outputs_of(call), dropped, replay, values);
     if (found->second) least->second = std::min(least->second, distance);
     return found->second;
   }
@@ -359,17 +301,10 @@ class Closer {
     ASSAY_TRY(const Tensor mine, load_use(mine_, use_of(mine_, replay_.boundaries()[opening])));
     ASSAY_TRY(const Region region, replay.plan(opening));
     ASSAY_TRY(const Replayed golden, replay.run(region, {}));
-    ASSAY_TRY(const reference::Wide ours, reference::widen(mine.view));
-    ASSAY_TRY(reference::Wide made, reference::widen(golden.reference.view));
-    if (ours.size() != made.size()) return fail(Errc::Invalid, "another shape");
-    std::minstd_rand signs(1);
-    for (size_t i = 0; i < made.values.size(); ++i) {
-      const double difference = ours.values[i] - made.values[i];
-      made.values[i] += signs() % 2 == 0 ? difference : -difference;
-    }
+    ASSAY_TRY(Tensor drawn, with_signs_drawn(golden.reference, mine));
     const double floor = measure::relative_l2(golden.reference.view, golden.simulated.view);
     const double difference = measure::relative_l2(golden.reference.view, mine.view);
-    return Turned{reference::to_tensor(std::move(made)), floor / difference};
+    return Turned{std::move(drawn), floor / difference};
   }
 
   /// What was made of values inside of closed modules in other ways than by their outputs.
@@ -389,7 +324,7 @@ class Closer {
       again.finding = std::move(judged.finding);
       judged = std::move(again);
       closed_.values[i] = true;
-      ++closed_.modules[call_of(i).module];
+      ++closed_.modules[modules_.call_of(i).module];
       open_.erase(i);
     }
   }
@@ -497,14 +432,13 @@ class Closer {
   const Replay& replay_;
   MemoryGate* gate_;
   ValueJudge at_hand_;  // on all values of mine
+  const ModuleScopes& modules_;
   std::vector<Judged>& judged_;
   Closed closed_;
-  std::set<size_t> open_;              // boundaries
-  std::map<size_t, size_t> wrong_in_;  // of them, the outermost call whose output is wrong
-  std::vector<bool> dropped_;          // boundaries inside of modules that closed something
-  std::map<std::pair<int, std::string>, Calls> calls_;  // by rank and module, in order
-  std::map<size_t, std::vector<size_t>> outputs_of_;    // boundaries, by call
-  std::map<size_t, std::set<size_t>> scopes_;           // calls, by depth
+  std::set<size_t> open_;                      // boundaries
+  std::map<size_t, size_t> wrong_in_;          // of them, the outermost call whose output is wrong
+  std::vector<bool> dropped_;                  // boundaries inside of modules that closed something
+  std::map<size_t, std::set<size_t>> scopes_;  // calls, by depth
   using Places = std::tuple<std::string, std::string, std::string, bool>;
   std::map<Places, bool> shown_;             // by scope, module, slot, whether it is an input
   std::map<Places, double> shown_from_;      // by patterns of modules: the least distance that is
@@ -518,7 +452,12 @@ class Closer {
 Closed close_openings(const Program& golden, const Program& mine, const Pairing& pairing,
                       const WalkOptions& options, const Replay& replay, MemoryGate* gate,
                       std::vector<Judged>* judged) {
-  return Closer(golden, mine, pairing, options, replay, gate, judged).run();
+  const ModuleScopes modules(mine, replay);
+  Closed closed = Closer(golden, mine, pairing, options, replay, gate, modules, judged).run();
+  // Golden's program is replayed with the weights of an engine's file.
+  if (mine.engine == nullptr)
+    set_aside_innocent(golden, mine, pairing, options, replay, gate, modules, judged, &closed);
+  return closed;
 }
 
 }  // namespace assay::locate

@@ -131,7 +131,7 @@ bool has_last_rows(const Dims& mine, const Dims& golden) {
 class ValueJudge::Bench {
  public:
   Bench(const Program& golden, const Program& mine, const Pairing& pairing,
-        const WalkOptions& options, const Replay& replay, MemoryGate* gate)
+        const WalkOptions& options, const Replay& replay, MemoryGate* gate, Substitutes of_mine)
       : golden_(golden),
         mine_(mine),
         pairing_(pairing),
@@ -144,6 +144,7 @@ class ValueJudge::Bench {
                                                                : kElementLimit),
         replay_(replay),
         gate_(gate),
+        of_mine_(std::move(of_mine)),
         // Both were given the same inputs; of the run under test they may not have been captured.
         paddings_(Padding::of_steps(golden)),
         has_ranks_(pair::ranks_of(*golden.run).size() > 1) {}
@@ -194,7 +195,7 @@ class ValueJudge::Bench {
 
   [[nodiscard]] Result<Tensor> reference(size_t i) const {
     ASSAY_TRY(const Region region, replay_.plan(i, {}));
-    ASSAY_TRY(Replayed replayed, replay_.run(region, {}));
+    ASSAY_TRY(Replayed replayed, run(region, {}));
     return std::move(replayed.reference);
   }
 
@@ -454,7 +455,7 @@ class ValueJudge::Bench {
     for (const uint32_t count : {is_few ? kDrawsOfFew : kDraws, kDrawsOfFew}) {
       while (drawn.draw < count) {
         ++drawn.draw;
-        ASSAY_TRY(const Replayed replayed, replay_.run(region, drawn));
+        ASSAY_TRY(const Replayed replayed, run(region, drawn));
         ASSAY_TRY_STATUS(draws.add(replayed.reference, replayed.simulated, region.dtype));
         reference = replayed.reference;
       }
@@ -502,7 +503,7 @@ class ValueJudge::Bench {
     How way;
     std::vector<How> ways;
     const auto attempt = [&](const How& how) -> Status {
-      ASSAY_TRY(Replayed replayed, replay_.run(region, how));
+      ASSAY_TRY(Replayed replayed, run(region, how));
       ASSAY_TRY(Gap gap, measure_rows(boundary, value, {replayed.reference, replayed.simulated},
                                       region.dtype, masks));
       if (!by_columns) gap.r_column = 0;
@@ -566,8 +567,8 @@ class ValueJudge::Bench {
     const bool is_table = !table.learned && !table.floating;
     if (is_table || step->suspicious) step->narrowed = replay_.narrowed_buffer(region, !is_table);
     if (step->narrowed.empty() || step->suspicious) return {};
-    ASSAY_TRY(const Replayed own, replay_.run(region, {}));
-    ASSAY_TRY(const Replayed golden, replay_.run(region, {.rounding = LeafRounding::None}));
+    ASSAY_TRY(const Replayed own, run(region, {}));
+    ASSAY_TRY(const Replayed golden, run(region, {.rounding = LeafRounding::None}));
     const double moved = measure::relative_l2(golden.reference.view, own.reference.view);
     step->type = replay_.parameter_type(step->type);
     if (moved > limit_ * step->noise_floor)
@@ -575,6 +576,12 @@ class ValueJudge::Bench {
     else
       step->narrowed.clear();
     return {};
+  }
+
+  /// With what golden's program has of mine in place of its own.
+  [[nodiscard]] Result<Replayed> run(const Region& region, How how) const {
+    how.of_mine = of_mine_;
+    return replay_.run(region, how);
   }
 
   /// Where zeros of the mask may mean tokens that are shown, those rows tell, too.
@@ -594,7 +601,7 @@ class ValueJudge::Bench {
   Status judge_choices_otherwise(const Region& region, const std::vector<How>& ways,
                                  const Tensor& value, bool masks, Judged* judged) const {
     for (const How& way : ways) {
-      ASSAY_TRY(const Replayed replayed, replay_.run(region, way));
+      ASSAY_TRY(const Replayed replayed, run(region, way));
       if (replayed.choices.empty()) continue;
       Judged other = *judged;
       const Status status = judge_choices(region, way, value, replayed, masks, &other);
@@ -618,7 +625,7 @@ class ValueJudge::Bench {
     const auto tokens = tokens_of(replayed.choices, value.view.shape);
     if (!tokens) return fail(Errc::Unsupported, kOpenChoice);
     way.order = TieOrder::RunnerUp;
-    ASSAY_TRY(const Replayed runner_up, replay_.run(region, way));
+    ASSAY_TRY(const Replayed runner_up, run(region, way));
     const auto measure = [&](bool with_open) -> Result<Gap> {
       ASSAY_TRY(const Compared some,
                 compared_tokens(value, {replayed.reference, replayed.simulated},
@@ -717,8 +724,8 @@ class ValueJudge::Bench {
 
   /// Nothing where it does not.
   [[nodiscard]] Result<std::optional<OpenOrder>> open_order(const Region& region) const {
-    ASSAY_TRY(const Replayed one, replay_.run(region, {}));
-    ASSAY_TRY(const Replayed other, replay_.run(region, {.order = TieOrder::Reversed}));
+    ASSAY_TRY(const Replayed one, run(region, {}));
+    ASSAY_TRY(const Replayed other, run(region, {.order = TieOrder::Reversed}));
     ASSAY_TRY(const bool same, is_same_in_fp64(one.reference, other.reference));
     if (same) return std::nullopt;
     for (size_t axis = one.reference.view.shape.size(); axis-- > 0;) {
@@ -865,13 +872,16 @@ class ValueJudge::Bench {
   double element_limit_;
   const Replay& replay_;
   MemoryGate* gate_;
+  Substitutes of_mine_;
   std::map<int64_t, Padding> paddings_;  // by step
   bool has_ranks_;                       // golden is of several
 };
 
 ValueJudge::ValueJudge(const Program& golden, const Program& mine, const Pairing& pairing,
-                       const WalkOptions& options, const Replay& replay, MemoryGate* gate)
-    : bench_(std::make_unique<const Bench>(golden, mine, pairing, options, replay, gate)) {}
+                       const WalkOptions& options, const Replay& replay, MemoryGate* gate,
+                       Substitutes of_mine)
+    : bench_(std::make_unique<const Bench>(golden, mine, pairing, options, replay, gate,
+                                           std::move(of_mine))) {}
 ValueJudge::~ValueJudge() = default;
 
 double ValueJudge::limit() const { return bench_->limit(); }

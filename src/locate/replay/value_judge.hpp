@@ -72,8 +72,11 @@ struct Effect {
 class ValueJudge {
  public:
   /// All outlive it.
+  ///
+  /// of_mine  what golden's program has of mine in all that is judged
   ValueJudge(const Program& golden, const Program& mine, const Pairing& pairing,
-             const WalkOptions& options, const Replay& replay, MemoryGate* gate);
+             const WalkOptions& options, const Replay& replay, MemoryGate* gate,
+             Substitutes of_mine = {});
   ~ValueJudge();
   ValueJudge(const ValueJudge&) = delete;
   ValueJudge& operator=(const ValueJudge&) = delete;

@@ -375,7 +375,7 @@ class Walker {
   void keep_reference(size_t i, Walk* walk) const {
     constexpr size_t kExplained = 4;  // a screen shows as many
     const Finding& finding = *judged_[i].finding;
-    if (finding.kind != FindingKind::Gap || walk->references.size() == kExplained) return;
+    if (finding.kind != FindingKind::Gap || walk->references.size() >= kExplained) return;
     if (Result<Tensor> made = values_.reference(i))
       walk->references.emplace(finding.mine_record, *std::move(made));
   }
@@ -390,6 +390,12 @@ class Walker {
     walk.closed_leaves = std::move(closed_.leaves);
     walk.closed_arguments = std::move(closed_.arguments);
     walk.closed_by = std::move(closed_.modules);
+    walk.idle_leaves = std::move(closed_.idle);
+    for (const OtherLeaf& leaf : options_.other_leaves) {
+      const auto expected = closed_.expected.find(leaf.name);
+      if (expected != closed_.expected.end())
+        walk.references.emplace(leaf.mine_record, std::move(expected->second));
+    }
     std::set<size_t> covered;
     std::set<size_t> carried;
     for (size_t i = 0; i < judged_.size(); ++i) {
@@ -404,6 +410,7 @@ class Walker {
       } else {
         ++walk.unjudged[judged.step.reason];
       }
+      if (judged.finding) judged.finding->idle = closed_.idle_values.contains(i);
       if (judged.finding && !closed) keep_reference(i, &walk);
       if (judged.finding)
         (closed ? walk.closed : walk.findings).push_back(std::move(*judged.finding));

@@ -7,6 +7,7 @@
 #include "locate/noise/error_classes.hpp"
 #include "locate/noise/narrow_products.hpp"
 #include "locate/verdict/hypotheses.hpp"
+#include "measure/metrics.hpp"
 #include "pair/ranks.hpp"
 #include "run/load.hpp"
 
@@ -60,6 +61,9 @@ std::optional<Tensor> right_of(const Program& golden, const Program& mine,
       return found == references.end() ? std::nullopt : std::optional(found->second);
     }
     case FindingKind::Weight:
+      if (const auto found = references.find(finding.mine_record); found != references.end())
+        return found->second;
+      [[fallthrough]];
     case FindingKind::MeasuredFloor:
       return tensor_of(*golden.run, finding.golden_record);
     default:
@@ -80,7 +84,9 @@ void add_hypotheses(const Program& golden, const Program& mine,
   const auto ranks = static_cast<int>(pair::ranks_of(*mine.run).size());
   for (size_t i = 0; i < std::min(kCandidates, verdict->candidates.size()); ++i) {
     Finding& finding = verdict->candidates[i];
-    if (!finding.hypothesis.empty()) continue;
+    const bool besides =
+        finding.kind == FindingKind::Weight && references.contains(finding.mine_record);
+    if (!finding.hypothesis.empty() && !besides) continue;
     const std::optional<Tensor> wrong = tensor_of(*mine.run, finding.mine_record);
     if (!wrong) continue;
     const std::optional<Tensor> right = right_of(golden, mine, references, finding);
@@ -88,6 +94,11 @@ void add_hypotheses(const Program& golden, const Program& mine,
     finding.hypothesis =
         explain(right->view, wrong->view, floor_of(finding), possible_heads(wrong->view), ranks)
             .sentence;
+    if (!besides) continue;
+    finding.err_own = measure::relative_l2(right->view, wrong->view);
+    finding.hypothesis = "written otherwise, and " +
+                         (finding.hypothesis.empty() ? "another one" : finding.hypothesis) +
+                         " besides";
   }
 }
 

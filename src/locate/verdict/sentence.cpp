@@ -351,6 +351,8 @@ std::string clause_of(const Finding& finding) {
   if (finding.kind != FindingKind::Weight) add(&text, finding.hypothesis);
   add(&text, first_clause(finding));
   if (has_detail_of_its_own(finding)) add(&text, finding.detail);
+  if (finding.idle)
+    add(&text, "no part that could be seen of what is wrong around it comes from there");
   return text;
 }
 

@@ -50,6 +50,7 @@ class Composer {
     std::ranges::stable_sort(verdict_.candidates, comes_before);
     drop_edges_behind_extras();
     put_outliers_first();
+    put_idle_last();
     name_module_types();
     name_sources();
     find_systematic();
@@ -206,8 +207,21 @@ class Composer {
     if (part.kind == FindingKind::Attribute)
       return stages_.walk->closed_arguments.contains(part.mine_operator);
     return part.kind == FindingKind::Weight && !part.replayed_as_mine &&
-           stages_.walk->closed_leaves.contains(
-               part.module.empty() ? part.slot : part.module + '.' + part.slot);
+           stages_.walk->closed_leaves.contains(name_of_leaf(part));
+  }
+
+  static std::string name_of_leaf(const Finding& part) {
+    return part.module.empty() ? part.slot : part.module + '.' + part.slot;
+  }
+
+  /// What has no effect that could be seen is a fact, but not what is wrong first.
+  void put_idle_last() {
+    if (stages_.walk == nullptr) return;
+    for (Finding& one : verdict_.candidates)
+      one.idle = one.idle || (one.kind == FindingKind::Weight &&
+                              stages_.walk->idle_leaves.contains(name_of_leaf(one)));
+    std::ranges::stable_partition(verdict_.candidates,
+                                  [](const Finding& one) { return !one.idle; });
   }
 
   // Of what golden has alone or beside mine: golden's operator was replayed for a value that is

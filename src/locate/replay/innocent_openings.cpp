@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/replay/innocent_openings.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <random>
+
+#include "locate/judge/rewritten_weight.hpp"
+#include "locate/program/owner.hpp"
+#include "reference/wide.hpp"
+#include "run/common_names.hpp"
+#include "run/load.hpp"
+
+namespace assay::locate {
+namespace {
+
+/// Over what rounding explains: less could be seen by rare chance only.
+constexpr double kHardlySeen = kShown / 2;
+/// Modules with more open parts are not asked.
+constexpr size_t kMostParts = 256;
+/// Each costs a replay of the module; a module of more steps is not asked about values.
+constexpr size_t kMostValues = 8, kMostOutputs = 8;
+
+/// A weight or an argument of mine that is open.
+struct Part {
+  const OtherLeaf* leaf = nullptr;
+  const OtherArgument* argument = nullptr;
+  std::string module;
+};
+using Parts = std::vector<Part>;
+
+class Innocence {
+ public:
+  Innocence(const Program& golden, const Program& mine, const Pairing& pairing,
+            const WalkOptions& options, const Replay& replay, MemoryGate* gate,
+            const ModuleScopes& modules, std::vector<Judged>* judged, Closed* closed)
+      : golden_(golden),
+        mine_(mine),
+        pairing_(pairing),
+        options_(options),
+        of_scopes_(options),
+        replay_(replay),
+        gate_(gate),
+        modules_(modules),
+        judged_(*judged),
+        closed_(*closed) {
+    of_scopes_.leaves_far_ones = true;
+    for (const OtherLeaf& leaf : options.other_leaves) {
+      if (!leaf.other_shape && !closed->leaves.contains(leaf.name))
+        parts_.push_back({&leaf, nullptr, leaf.module});
+      if (!leaf.buffer) rewritten_.insert(leaf.golden.begin(), leaf.golden.end());
+    }
+    for (const OtherArgument& one : options.other_arguments) {
+      if (!closed->arguments.contains(one.mine))
+        parts_.push_back({nullptr, &one, mine.operators[one.mine].module});
+    }
+  }
+
+  void run() {
+    if (sites().size() < 2) return;
+    for (const auto& [depth, modules] : modules_by_depth()) {
+      if (options_.interrupted != nullptr && options_.interrupted->load()) return;
+      ask(modules);
+    }
+  }
+
+ private:
+  /// A module of mine, of a rank, and what golden's program of it is run on.
+  struct Scope {
+    int rank = 0;
+    std::string module;
+    friend auto operator<=>(const Scope&, const Scope&) = default;
+  };
+
+  [[nodiscard]] bool is_open(size_t boundary) const {
+    return judged_[boundary].finding && !closed_.values[boundary];
+  }
+
+  /// Modules with something open.
+  [[nodiscard]] std::set<Scope> sites() const {
+    std::set<Scope> sites;
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (is_open(i)) sites.insert({modules_.call_of(i).rank, modules_.call_of(i).module});
+    }
+    for (const Part& part : parts_) {
+      for (const ModuleCall& call : mine_.calls) {
+        if (call.module == part.module) sites.insert({call.rank, call.module});
+      }
+    }
+    return sites;
+  }
+
+  /// Around more than one of them, from the innermost outwards.
+  [[nodiscard]] std::map<size_t, std::set<Scope>, std::greater<>> modules_by_depth() const {
+    std::map<Scope, size_t> counts;
+    for (const Scope& site : sites()) {
+      for (std::string module = site.module;;) {
+        ++counts[{site.rank, module}];
+        if (module.empty()) break;
+        const size_t dot = module.rfind('.');
+        module = dot == std::string::npos ? std::string() : module.substr(0, dot);
+      }
+    }
+    std::map<size_t, std::set<Scope>, std::greater<>> found;
+    for (const auto& [scope, count] : counts) {
+      const auto returns = [&](size_t call) { return !modules_.outputs_of(call).empty(); };
+      if (count > 1 && std::ranges::any_of(modules_.calls(scope.rank, scope.module), returns))
+        found[ModuleScopes::depth_of(scope.module)].insert(scope);
+    }
+    return found;
+  }
+
+  /// What a module returns, by golden's program of it.
+  struct Output {
+    size_t boundary;
+    Region region;
+    Replayed right;
+  };
+  using Outputs = std::vector<Output>;
+
+  /// Modules of one depth, which do not overlap.
+  void ask(const std::set<Scope>& scopes) {
+    std::vector<bool> dropped(judged_.size(), false);
+    for (const Scope& scope : scopes) modules_.drop_inside(scope.rank, scope.module, &dropped);
+    const Replay whole(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped,
+                       rewritten_);
+    const ValueJudge values(golden_, mine_, pairing_, of_scopes_, whole, gate_);
+    for (const Scope& scope : scopes) {
+      const Outputs outputs = outputs_of(scope, whole);
+      if (outputs.empty()) continue;
+      set_parts_aside(scope, outputs, whole, values);
+      if (returned_by(scope).size() > kMostOutputs || open_values_in(scope).size() > kMostValues)
+        continue;
+      set_values_aside(scope, outputs, dropped, whole, values);
+      find_what_explains(scope, dropped, whole, values);
+    }
+  }
+
+  /// What all calls of the module return.
+  [[nodiscard]] std::vector<size_t> returned_by(const Scope& scope) const {
+    std::vector<size_t> outputs;
+    for (const size_t call : modules_.calls(scope.rank, scope.module)) {
+      const std::vector<size_t>& more = modules_.outputs_of(call);
+      outputs.insert(outputs.end(), more.begin(), more.end());
+    }
+    return outputs;
+  }
+
+  /// The first of them: later steps compute the same function. None where golden's program of one
+  /// cannot be run.
+  [[nodiscard]] Outputs outputs_of(const Scope& scope, const Replay& whole) const {
+    Outputs outputs;
+    for (const size_t output : returned_by(scope)) {
+      if (outputs.size() == kMostOutputs) break;
+      Result<Region> region = whole.plan(output, {}, Carry::No);
+      if (!region) return {};
+      Result<Replayed> right = whole.run(*region, {});
+      if (!right) return {};
+      outputs.push_back({output, *std::move(region), *std::move(right)});
+    }
+    return outputs;
+  }
+
+  // ---- Weights and arguments --------------------------------------------------------------------
+
+  static void put_in(const Part& part, Substitutes* others) {
+    if (part.argument != nullptr) {
+      others->arguments.emplace(part.argument->golden, part.argument->mine);
+      return;
+    }
+    for (const std::string& name : part.leaf->golden)
+      others->leaves.emplace(name, part.leaf->mine_record);
+  }
+
+  /// expected  in place of mine's weights, by their names; outlives the result
+  static Substitutes together(const Parts& parts, const std::map<std::string, Tensor>& expected) {
+    Substitutes others;
+    for (const Part& part : parts) {
+      const auto found = part.leaf == nullptr ? expected.end() : expected.find(part.leaf->name);
+      if (found == expected.end()) {
+        put_in(part, &others);
+        continue;
+      }
+      for (const std::string& name : part.leaf->golden)
+        others.made_leaves.emplace(name, &found->second);
+    }
+    return others;
+  }
+
+  [[nodiscard]] static bool is_read(const Part& part, const Region& region, const Replay& whole) {
+    if (part.leaf != nullptr) return whole.reads(region, part.leaf->golden);
+    return std::ranges::find(region.operators, part.argument->golden, &Region::Call::op) !=
+           region.operators.end();
+  }
+
+  [[nodiscard]] Parts parts_in(const Scope& scope, const Outputs& outputs,
+                               const Replay& whole) const {
+    Parts inside;
+    std::ranges::copy_if(parts_, std::back_inserter(inside), [&](const Part& part) {
+      return is_inside(part.module, scope.module) &&
+             std::ranges::any_of(
+                 outputs, [&](const Output& one) { return is_read(part, one.region, whole); });
+    });
+    return inside;
+  }
+
+  void set_parts_aside(const Scope& scope, const Outputs& outputs, const Replay& whole,
+                       const ValueJudge& values) {
+    const Parts parts = parts_in(scope, outputs, whole);
+    if (parts.empty() || parts.size() > kMostParts) return;
+    if (const double excess = most_excess(together(parts, {}), outputs, whole, values);
+        excess <= kHardlySeen) {
+      close(scope, parts, excess <= 1, outputs, whole, values);
+      return;
+    }
+    std::map<std::string, Tensor> expected;  // by name of mine
+    const Parts faulty = faulty_among(parts, &expected);
+    if (faulty.empty()) return;
+    const double excess = most_excess(together(parts, expected), outputs, whole, values);
+    if (excess > kHardlySeen) return;
+    Parts others;
+    std::ranges::copy_if(parts, std::back_inserter(others), [&](const Part& part) {
+      return part.leaf == nullptr || !expected.contains(part.leaf->name);
+    });
+    close(scope, others, excess <= 1, outputs, whole, values);
+    closed_.expected.merge(expected);
+  }
+
+  /// Beyond what bfloat16 rounds, relative L2.
+  static constexpr double kRounded = 0.004;
+
+  [[nodiscard]] bool is_only_rewritten(const OtherLeaf& leaf) const {
+    const auto both = sides_of(leaf);
+    if (!both) return false;
+    const auto rewritten = as_rewritten(both->first, both->second);
+    return rewritten && rewritten->difference <= kRounded;
+  }
+
+  /// Weights that are not only written otherwise, with what they would be if they were.
+  [[nodiscard]] Parts faulty_among(const Parts& parts,
+                                   std::map<std::string, Tensor>* expected) const {
+    Parts faulty;
+    for (const Part& part : parts) {
+      if (part.leaf == nullptr) continue;
+      const auto both = sides_of(*part.leaf);
+      if (!both) continue;
+      std::optional<RewrittenWeight> rewritten = as_rewritten(both->first, both->second);
+      if (!rewritten || rewritten->difference <= kRounded) continue;
+      expected->emplace(part.leaf->name, std::move(rewritten->expected));
+      faulty.push_back(part);
+    }
+    return faulty;
+  }
+
+  /// Golden's weight and mine.
+  [[nodiscard]] Result<std::pair<Tensor, Tensor>> sides_of(const OtherLeaf& leaf) const {
+    if (leaf.golden.empty()) return fail(Errc::NotFound, "golden has no such weight");
+    const size_t record = golden_.leaves.find(leaf.golden.front())->second;
+    ASSAY_TRY(Tensor right, run::load_tensor(golden_.run->records[record]));
+    ASSAY_TRY(Tensor mine, run::load_tensor(mine_.run->records[leaf.mine_record]));
+    return std::pair(std::move(right), std::move(mine));
+  }
+
+  static Effect effect_on(const Output& output, const Substitutes& others, const Replay& whole,
+                          const ValueJudge& values) {
+    const Result<Replayed> moved = whole.run(output.region, {.of_mine = others});
+    return moved ? values.effect(output.right, *moved, output.region.dtype) : Effect{};
+  }
+
+  /// Of what the module returns, over what rounding explains.
+  [[nodiscard]] static double most_excess(const Substitutes& others, const Outputs& outputs,
+                                          const Replay& whole, const ValueJudge& values) {
+    double most = 0;
+    for (const Output& output : outputs) {
+      const Effect effect = effect_on(output, others, whole, values);
+      most = std::isnan(effect.relative) ? INFINITY : std::max(most, effect.excess);
+    }
+    return most;
+  }
+
+  /// innocent  the parts have no effect; else it is below what could be seen
+  void close(const Scope& scope, const Parts& parts, bool innocent, const Outputs& outputs,
+             const Replay& whole, const ValueJudge& values) {
+    Substitutes others;
+    std::map<std::string, bool> shown;  // by pattern of names
+    for (const Part& part : parts) {
+      const std::string name = part.leaf != nullptr ? part.leaf->name : part.module;
+      const auto [found, fresh] = shown.try_emplace(run::layer_pattern(name), false);
+      if (fresh) found->second = innocent && is_shown(part, outputs, whole, values);
+      if (!found->second) {
+        if (part.leaf != nullptr && is_only_rewritten(*part.leaf))
+          closed_.idle.insert(part.leaf->name);
+        continue;
+      }
+      put_in(part, &others);
+      ++closed_.modules[scope.module];
+      if (part.leaf != nullptr)
+        closed_.leaves.insert(part.leaf->name);
+      else
+        closed_.arguments.insert(part.argument->mine);
+    }
+    std::erase_if(parts_, [&](const Part& part) {
+      return part.leaf != nullptr ? closed_.leaves.contains(part.leaf->name)
+                                  : closed_.arguments.contains(part.argument->mine);
+    });
+    if (!others.empty()) close_values_made_with(others);
+  }
+
+  /// Alone it would have been seen; of a weight also with its difference's signs drawn: then the
+  /// difference is one that was made to have no effect.
+  [[nodiscard]] bool is_shown(const Part& part, const Outputs& outputs, const Replay& whole,
+                              const ValueJudge& values) const {
+    const auto shows = [&](const Substitutes& others) {
+      return std::ranges::any_of(outputs, [&](const Output& output) {
+        return effect_on(output, others, whole, values).is_shown();
+      });
+    };
+    if (shows(together({part}, {}))) return true;
+    if (part.leaf == nullptr) return false;
+    const Result<Tensor> drawn = with_drawn_signs(*part.leaf);
+    if (!drawn) return false;
+    Substitutes others;
+    for (const std::string& name : part.leaf->golden) others.made_leaves.emplace(name, &*drawn);
+    return shows(others);
+  }
+
+  [[nodiscard]] Result<Tensor> with_drawn_signs(const OtherLeaf& leaf) const {
+    ASSAY_TRY(const auto both, sides_of(leaf));
+    return with_signs_drawn(both.first, both.second);
+  }
+
+  /// Values that are mine's weights' and arguments' doing, and nothing else's.
+  void close_values_made_with(const Substitutes& innocent) {
+    const ValueJudge values(golden_, mine_, pairing_, of_scopes_, replay_, gate_, innocent);
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (!is_open(i)) continue;
+      const Result<Region> region = replay_.plan(i);
+      if (!region || !reads_any(*region, innocent)) continue;
+      Judged again = values.judge(i);
+      if (again.finding || !again.step.reason.empty()) continue;
+      again.finding = std::move(judged_[i].finding);
+      judged_[i] = std::move(again);
+      closed_.values[i] = true;
+    }
+  }
+
+  [[nodiscard]] bool reads_any(const Region& region, const Substitutes& others) const {
+    return std::ranges::any_of(
+               others.leaves,
+               [&](const auto& leaf) { return replay_.reads(region, {leaf.first}); }) ||
+           std::ranges::any_of(region.operators, [&](const Region::Call& call) {
+             return others.arguments.contains(call.op);
+           });
+  }
+
+  // ---- Values -----------------------------------------------------------------------------------
+
+  /// What a module made in all its calls is put in together: a table of cosines and one of sines.
+  void set_values_aside(const Scope& scope, const Outputs& outputs,
+                        const std::vector<bool>& dropped, const Replay& whole,
+                        const ValueJudge& values) {
+    for (const auto& [module, made] : open_values_in(scope)) {
+      const std::optional<bool> innocent = are_innocent(outputs, made, dropped, whole, values);
+      if (!innocent) continue;
+      if (*innocent) closed_.modules[scope.module] += made.size();
+      for (const size_t i : made) {
+        if (*innocent)
+          closed_.values[i] = true;
+        else
+          closed_.idle_values.insert(i);
+      }
+    }
+  }
+
+  /// By module.
+  [[nodiscard]] std::map<std::string, std::vector<size_t>> open_values_in(
+      const Scope& scope) const {
+    std::map<std::string, std::vector<size_t>> open;
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (is_open(i) && modules_.is_within(i, scope.rank, scope.module))
+        open[modules_.call_of(i).module].push_back(i);
+    }
+    return open;
+  }
+
+  /// returns  false: their effect is below what could be seen; nothing: it is not
+  [[nodiscard]] std::optional<bool> are_innocent(const Outputs& outputs,
+                                                 const std::vector<size_t>& made,
+                                                 const std::vector<bool>& dropped,
+                                                 const Replay& whole,
+                                                 const ValueJudge& values) const {
+    std::vector<bool> unusable = dropped;
+    for (const size_t i : made) unusable[i] = false;
+    bool shown = false;
+    double most = 0;
+    for (const Output& output : outputs) {
+      const Result<Region> with = replay_.plan(output.boundary, unusable, Carry::No);
+      if (!with) return std::nullopt;
+      const Result<Replayed> moved = replay_.run(*with, {});
+      if (!moved) return std::nullopt;
+      most = std::max(most, values.effect(output.right, *moved, output.region.dtype).excess);
+      if (most > kHardlySeen) return std::nullopt;
+      shown = shown || std::ranges::any_of(made, [&](size_t i) {
+                return drawn_shows(i, *with, output, whole, values);
+              });
+    }
+    return shown && most <= 1;
+  }
+
+  [[nodiscard]] bool drawn_shows(size_t opening, const Region& with, const Output& output,
+                                 const Replay& whole, const ValueJudge& values) const {
+    const Result<Region> region = whole.plan(opening);
+    if (!region) return false;
+    const Result<Replayed> golden = whole.run(*region, {});
+    const Result<Tensor> mine = load_use(mine_, use_of(mine_, replay_.boundaries()[opening]));
+    if (!golden || !mine) return false;
+    const Result<Tensor> drawn = with_signs_drawn(golden->reference, *mine);
+    if (!drawn) return false;
+    const Result<Replayed> moved =
+        replay_.run(with, {.of_mine = {.value = &*drawn, .boundary = opening}});
+    return moved && values.effect(output.right, *moved, output.region.dtype).is_shown();
+  }
+
+  // ---- What is wrong ----------------------------------------------------------------------------
+
+  /// A value that, put into golden's program alone, makes what the module returns: weights that it
+  /// is not made with have no part in what is wrong.
+  void find_what_explains(const Scope& scope, const std::vector<bool>& dropped, const Replay& whole,
+                          const ValueJudge& values) {
+    const auto is_of = [&](const Part& part, std::string_view module) {
+      return is_inside(part.module, module);
+    };
+    const bool any =
+        std::ranges::any_of(parts_, [&](const Part& part) { return is_of(part, scope.module); });
+    if (!any) return;
+    const std::vector<size_t> outputs = returned_by(scope);
+    if (are_right(outputs, values, {})) return;
+    const ValueJudge with_values(golden_, mine_, pairing_, of_scopes_, replay_, gate_);
+    for (const auto& [module, made] : open_values_in(scope)) {
+      if (closed_.idle_values.contains(made.front()) || are_returned(made, outputs)) continue;
+      std::vector<bool> unusable = dropped;
+      for (const size_t i : made) unusable[i] = false;
+      if (!are_right(outputs, with_values, unusable)) continue;
+      for (const Part& part : parts_) {
+        if (part.leaf != nullptr && is_of(part, scope.module) && !is_of(part, module) &&
+            !are_made_with(made, part, whole))
+          closed_.idle.insert(part.leaf->name);
+      }
+    }
+  }
+
+  /// In golden's program of the scope: then they have the part's effect in them.
+  [[nodiscard]] static bool are_made_with(const std::vector<size_t>& made, const Part& part,
+                                          const Replay& whole) {
+    return std::ranges::any_of(made, [&](size_t i) {
+      const Result<Region> region = whole.plan(i, {}, Carry::No);
+      return !region || is_read(part, *region, whole);
+    });
+  }
+
+  [[nodiscard]] static bool are_right(const std::vector<size_t>& outputs, const ValueJudge& values,
+                                      const std::vector<bool>& unusable) {
+    return std::ranges::all_of(outputs, [&](size_t output) {
+      const Judged judged = values.judge(output, unusable);
+      return !judged.finding && judged.step.reason.empty();
+    });
+  }
+
+  /// A value that the module hands on explains whatever is wrong there.
+  [[nodiscard]] bool are_returned(const std::vector<size_t>& made,
+                                  const std::vector<size_t>& outputs) const {
+    const std::vector<Boundary>& all = replay_.boundaries();
+    return std::ranges::any_of(made, [&](size_t one) {
+      return std::ranges::any_of(
+          outputs, [&](size_t output) { return all[output].golden == all[one].golden; });
+    });
+  }
+
+  const Program& golden_;
+  const Program& mine_;
+  const Pairing& pairing_;
+  const WalkOptions& options_;
+  WalkOptions of_scopes_;  // where only what may be right is judged carefully
+  const Replay& replay_;
+  MemoryGate* gate_;
+  const ModuleScopes& modules_;
+  std::vector<Judged>& judged_;
+  Closed& closed_;
+  Parts parts_;                      // that are open
+  std::set<std::string> rewritten_;  // golden's names of weights that are others
+};
+
+}  // namespace
+
+Result<Tensor> with_signs_drawn(const Tensor& right, const Tensor& other) {
+  ASSAY_TRY(const reference::Wide wide, reference::widen(other.view));
+  ASSAY_TRY(reference::Wide made, reference::widen(right.view));
+  if (wide.size() != made.size()) return fail(Errc::Invalid, "another shape");
+  std::minstd_rand signs(1);
+  for (size_t i = 0; i < made.values.size(); ++i) {
+    const double difference = wide.values[i] - made.values[i];
+    made.values[i] += signs() % 2 == 0 ? difference : -difference;
+  }
+  return reference::to_tensor(std::move(made));
+}
+
+void set_aside_innocent(const Program& golden, const Program& mine, const Pairing& pairing,
+                        const WalkOptions& options, const Replay& replay, MemoryGate* gate,
+                        const ModuleScopes& modules, std::vector<Judged>* judged, Closed* closed) {
+  Innocence(golden, mine, pairing, options, replay, gate, modules, judged, closed).run();
+}
+
+}  // namespace assay::locate
