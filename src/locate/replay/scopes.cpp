@@ -94,7 +94,7 @@ class Closer {
 
   /// Where the modules around were not captured, what lies between two values is the scope: judged
   /// without the open values that it was judged on, a value is right. Both are closed, but for those
-  /// that something right was made of.
+  /// that something right was made of, and those that would not have been seen in it.
   void close_between() {
     const std::set<size_t> read = values_behind_right_ones();
     const std::set<size_t> wrong = open_;
@@ -109,11 +109,19 @@ class Closer {
       closed_.values[i] = true;
       open_.erase(i);
       for (const size_t value : passed) {
-        if (read.contains(value) || !open_.contains(value)) continue;
+        if (read.contains(value) || !open_.contains(value) || !is_seen_in(i, value, passed))
+          continue;
         closed_.values[value] = true;
         open_.erase(value);
       }
     }
+  }
+
+  /// Judged on this one of the passed values alone, i is wrong.
+  [[nodiscard]] bool is_seen_in(size_t i, size_t value, const std::set<size_t>& passed) const {
+    std::vector<bool> unusable(judged_.size(), false);
+    for (const size_t other : passed) unusable[other] = other != value;
+    return at_hand_.judge(i, unusable).finding.has_value();
   }
 
   /// What golden's operators made something right of, directly or handed over first.
