@@ -18,6 +18,7 @@ namespace {
 using reference::Wide;
 
 constexpr int64_t kMost = int64_t{1} << 24;  // values
+constexpr size_t kMostInOrder = 8192;        // rows, each of which is held against each
 constexpr double kRounding = 1.0 / 512;      // of a value: what is left counts as nothing
 constexpr size_t kSketch = 64;               // sums of random sign that a row is known by
 
@@ -174,19 +175,22 @@ std::optional<RewrittenWeight> as_rewritten(const Tensor& golden, const Tensor& 
   const double nothing = kRounding * middle_size(wrong);
   Matrix best = right;
   double least = middle_difference(right, wrong);
-  const auto offer = [&](const Matrix& made) {
+  const auto offer = [&](const auto& make) {
+    if (least <= nothing) return;
+    Matrix made = make();
     const double left = middle_difference(made, wrong);
-    if (least <= nothing || left >= least / 2) return;
+    if (left >= least / 2) return;
     least = left;
-    best = made;
+    best = std::move(made);
   };
-  offer(times_one_factor(right, wrong));
+  offer([&] { return times_one_factor(right, wrong); });
   for (const auto& fit : {times_factors_of_rows, with_numbers_added_to_rows}) {
-    if (columns > 1) offer(fit(right, wrong));
-    if (rows > 1) offer(fit(right_turned, wrong_turned).transposed());
+    if (columns > 1) offer([&] { return fit(right, wrong); });
+    if (rows > 1) offer([&] { return fit(right_turned, wrong_turned).transposed(); });
   }
-  offer(with_rows_in_another_order(right, wrong));
-  if (columns > 1) offer(with_rows_in_another_order(right_turned, wrong_turned).transposed());
+  if (rows <= kMostInOrder) offer([&] { return with_rows_in_another_order(right, wrong); });
+  if (columns > 1 && columns <= kMostInOrder)
+    offer([&] { return with_rows_in_another_order(right_turned, wrong_turned).transposed(); });
   Wide expected(shape);
   std::ranges::copy(best.values(), expected.values.begin());
   RewrittenWeight found{reference::to_tensor(std::move(expected)), 0};

@@ -17,7 +17,8 @@ struct RewrittenWeight {
 /// factor of each row or column, with a number added to each of these, its rows or columns in
 /// another order. Medians decide, so that a fault in less than half of the values stays what it is.
 ///
-/// returns  nothing for other shapes, and for weights of more than 16 million values
+/// returns  nothing for other shapes, and for weights of more than 16 million values; an order of more
+///          than 8192 rows is not looked for
 [[nodiscard]] std::optional<RewrittenWeight> as_rewritten(const Tensor& golden, const Tensor& mine);
 
 }  // namespace assay::locate
