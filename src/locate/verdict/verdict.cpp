@@ -214,14 +214,17 @@ class Composer {
     return part.module.empty() ? part.slot : part.module + '.' + part.slot;
   }
 
-  /// What has no effect that could be seen is a fact, but not what is wrong first.
+  /// What has no effect that could be seen is a fact, but not what is wrong first; a weight that is
+  /// written otherwise is it least. Where nothing else is open, the first of them is.
   void put_idle_last() {
-    if (stages_.walk == nullptr) return;
+    if (stages_.walk == nullptr || verdict_.candidates.empty()) return;
     for (Finding& one : verdict_.candidates)
       one.idle = one.idle || (one.kind == FindingKind::Weight &&
                               stages_.walk->idle_leaves.contains(name_of_leaf(one)));
-    std::ranges::stable_partition(verdict_.candidates,
-                                  [](const Finding& one) { return !one.idle; });
+    std::ranges::stable_sort(verdict_.candidates, {}, [](const Finding& one) {
+      return one.idle ? 1 + static_cast<int>(one.kind == FindingKind::Weight) : 0;
+    });
+    verdict_.candidates.front().idle = false;
   }
 
   // Of what golden has alone or beside mine: golden's operator was replayed for a value that is
