@@ -152,8 +152,7 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
                                            const TensorView& simulated, const TensorView& places) {
   if (!is_float(exact.dtype) || exact.shape.empty() || !(exact.shape == simulated.shape))
     return std::optional<Choice>();
-  ASSAY_TRY(const size_t axis,
-            reference::axis_of(whole_argument(call, "dim", -1), exact.shape.size()));
+  ASSAY_TRY(const size_t axis, reference::axis_of(dim_of(call), exact.shape.size()));
   ASSAY_TRY(const reference::Wide a, reference::widen(exact));
   ASSAY_TRY(const reference::Wide b, reference::widen(simulated));
   Choice choice;
@@ -203,6 +202,8 @@ Tensor with_runners_up(const Choice& choice) {
   }
   return reference::to_tensor(std::move(places));
 }
+
+int64_t dim_of(const Call& call) { return whole_argument(call, "dim", -1); }
 
 bool is_set(const Call& call) {
   return base_name(call.name) == "topk" && !truth_of(call, "sorted", true);

@@ -49,6 +49,9 @@ struct Choice {
 /// The places with the runner-up in place of the last one taken, in the rows that are Swap.
 [[nodiscard]] Tensor with_runners_up(const Choice& choice);
 
+/// The axis that a call chooses along, from the end where it is negative.
+[[nodiscard]] int64_t dim_of(const reference::aten::Call& call);
+
 /// True for topk(sorted=False): a set, in whatever order a kernel leaves it.
 [[nodiscard]] bool is_set(const reference::aten::Call& call);
 

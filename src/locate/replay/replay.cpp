@@ -80,11 +80,9 @@ bool sorts_in_open_order(const Call& call) {
 }
 
 bool takes_last_axis(const Call& call, const TensorView& scores) {
-  const auto dim = call.arguments.find("dim");
-  const auto* number =
-      dim == call.arguments.end() ? nullptr : std::get_if<int64_t>(&dim->second.value);
+  const int64_t dim = dim_of(call);
   const auto axes = static_cast<int64_t>(scores.shape.size());
-  return axes > 0 && (number == nullptr || *number == -1 || *number == axes - 1);
+  return axes > 0 && (dim == -1 || dim == axes - 1);
 }
 
 /// Places of a sort with those of equal values in the opposite order; nothing when all values
@@ -92,11 +90,7 @@ bool takes_last_axis(const Call& call, const TensorView& scores) {
 Result<std::optional<Tensor>> turn_ties_round(const Call& call, const Tensor& self,
                                               const Tensor& places) {
   if (self.view.shape.empty() || !(self.view.shape == places.view.shape)) return std::nullopt;
-  const auto dim = call.arguments.find("dim");
-  const auto* number =
-      dim == call.arguments.end() ? nullptr : std::get_if<int64_t>(&dim->second.value);
-  ASSAY_TRY(const size_t axis,
-            reference::axis_of(number == nullptr ? -1 : *number, self.view.shape.size()));
+  ASSAY_TRY(const size_t axis, reference::axis_of(dim_of(call), self.view.shape.size()));
   ASSAY_TRY(const reference::Wide values, reference::widen(self.view));
   ASSAY_TRY(reference::Whole order, reference::whole(places.view));
   const int64_t length = self.view.shape[axis];
@@ -122,6 +116,11 @@ Result<std::optional<Tensor>> turn_ties_round(const Call& call, const Tensor& se
 }
 
 }  // namespace
+
+const Use& use_of(const Program& program, const Boundary& boundary) {
+  const ModuleCall& call = program.calls[boundary.call];
+  return (boundary.input ? call.inputs : call.outputs)[boundary.use];
+}
 
 Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
                uint64_t cache_bytes, const std::vector<bool>& dropped,
@@ -234,14 +233,10 @@ void Replay::find_types() {
   using Place = std::tuple<std::string, std::string_view, bool>;
   std::map<Place, TypeCounts> peers;
   TypeCounts all;
-  const auto use_of = [&](const Boundary& boundary) -> const Use& {
-    const ModuleCall& call = mine_.calls[boundary.call];
-    return (boundary.input ? call.inputs : call.outputs)[boundary.use];
-  };
   std::vector<const TypeCounts*> peers_of(boundaries_.size(), nullptr);
   types_.resize(boundaries_.size());
   for (size_t i = 0; i < boundaries_.size(); ++i) {
-    const Use& use = use_of(boundaries_[i]);
+    const Use& use = use_of(mine_, boundaries_[i]);
     const std::optional<DType>& type = mine_.run->records[use.record].dtype;
     if (!type || !is_float(*type)) continue;
     types_[i] = type;
@@ -716,9 +711,7 @@ class Replay::Machine {
             pair.reference = *how_.of_mine.value;
             break;
           }
-          const Boundary& boundary = replay_.boundaries_[value.boundary];
-          const ModuleCall& call = replay_.mine_.calls[boundary.call];
-          const Use& use = (boundary.input ? call.inputs : call.outputs)[boundary.use];
+          const Use& use = use_of(replay_.mine_, replay_.boundaries_[value.boundary]);
           ASSAY_TRY(pair.reference, load_use(replay_.mine_, use));
           const auto rounding = replay_.mine_.attention_roundings.find(use.record);
           if (rounding != replay_.mine_.attention_roundings.end()) {
@@ -1116,8 +1109,7 @@ class Replay::Machine {
       if (ordered.second) return false;
     }
     if (how_.order != TieOrder::Reversed) return true;
-    const auto dim = call.arguments.find("dim");
-    const Argument axis = dim == call.arguments.end() ? Argument{int64_t{-1}} : dim->second;
+    const Argument axis{dim_of(call)};
     for (Tensor& result : *results) {
       ASSAY_TRY(std::vector<Tensor> turned,
                 reference::aten::evaluate(
@@ -1136,9 +1128,7 @@ class Replay::Machine {
     const auto found = replay_.recorded_.find(one.outputs.back().value);
     if (found == replay_.recorded_.end()) return std::nullopt;
     const Boundary& boundary = replay_.boundaries_[found->second.front()];
-    const ModuleCall& call = replay_.mine_.calls[boundary.call];
-    Result<Tensor> mine =
-        load_use(replay_.mine_, (boundary.input ? call.inputs : call.outputs)[boundary.use]);
+    Result<Tensor> mine = load_use(replay_.mine_, use_of(replay_.mine_, boundary));
     if (!mine || !is_integer(mine->view.dtype) ||
         !(mine->view.shape == results.back().view.shape) || mine->view.shape.empty())
       return std::nullopt;
@@ -1198,10 +1188,7 @@ class Replay::Machine {
       if (boundary.golden_record >= records.size() || !records[boundary.golden_record].bytes)
         continue;
       ASSAY_TRY(const Tensor theirs, run::load_tensor(records[boundary.golden_record]));
-      const ModuleCall& call = replay_.mine_.calls[boundary.call];
-      ASSAY_TRY(
-          const Tensor ours,
-          load_use(replay_.mine_, (boundary.input ? call.inputs : call.outputs)[boundary.use]));
+      ASSAY_TRY(const Tensor ours, load_use(replay_.mine_, use_of(replay_.mine_, boundary)));
       ASSAY_TRY(const Gap gap,
                 measure_gap(ours.view, theirs.view, theirs.view, DType::Float32, false));
       if (gap.r > 0) return true;

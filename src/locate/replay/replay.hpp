@@ -35,6 +35,9 @@ struct Boundary {
   bool last_rows = false;
 };
 
+/// Of the run under test, whose boundary it is.
+[[nodiscard]] const Use& use_of(const Program& program, const Boundary& boundary);
+
 /// How golden's named float leaves are rounded before they meet the run under test's values.
 enum class LeafRounding : uint8_t {
   // to the type that mine holds this leaf in; the type of the computation where that is not known

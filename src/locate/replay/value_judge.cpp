@@ -109,11 +109,6 @@ bool same_place(const run::TensorRecord& a, const run::TensorRecord& b) {
 
 }  // namespace
 
-const Use& use_of(const Program& program, const Boundary& boundary) {
-  const ModuleCall& call = program.calls[boundary.call];
-  return (boundary.input ? call.inputs : call.outputs)[boundary.use];
-}
-
 bool has_padded_columns(const Dims& mine, const Dims& golden) {
   if (mine.empty() || mine.size() != golden.size()) return false;
   return std::equal(mine.begin(), mine.end() - 1, golden.begin()) &&

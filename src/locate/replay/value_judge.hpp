@@ -51,8 +51,6 @@ struct Judged {
 /// on it is seen.   docs/localisation.md, "Functions decide"
 inline constexpr double kShown = 4;
 
-[[nodiscard]] const Use& use_of(const Program& program, const Boundary& boundary);
-
 /// More of the last axis than golden has: what the rows that pad a weight make.
 [[nodiscard]] bool has_padded_columns(const Dims& mine, const Dims& golden);
 
