@@ -103,6 +103,9 @@ format:
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+# Without it the compiler's cache leaves alone what begins with precompiled headers (cmake/precompiled.cmake).
+asan tsan fuzz campaign: export CCACHE_SLOPPINESS := pch_defines,time_macros
+
 # The unit tests and the fuzz targets share one build.
 asan:
 	@tools/setup.sh build test sanitize

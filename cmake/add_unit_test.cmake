@@ -49,6 +49,7 @@ function(assay_add_unit_test module)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   add_executable(${module}_test)
   assay_add_sources(${module}_test ${arg_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL APPEND PROPERTY ASSAY_UNIT_TESTS ${module}_test)
   target_link_libraries(${module}_test PRIVATE assay_options assay::${module} GTest::gtest_main GTest::gmock
                                                rapidcheck rapidcheck_gtest)
   target_compile_options(${module}_test PRIVATE -Wno-conversion $<$<CONFIG:Release>:-O0>)
