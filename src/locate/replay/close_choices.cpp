@@ -13,28 +13,20 @@ namespace {
 
 using reference::aten::Call;
 
-int64_t whole_argument(const Call& call, std::string_view name, int64_t fallback) {
-  const auto found = call.arguments.find(name);
-  const auto* value =
-      found == call.arguments.end() ? nullptr : std::get_if<int64_t>(&found->second.value);
-  return value == nullptr ? fallback : *value;
-}
-
-bool truth_of(const Call& call, std::string_view name, bool fallback) {
-  const auto found = call.arguments.find(name);
-  const bool* value =
-      found == call.arguments.end() ? nullptr : std::get_if<bool>(&found->second.value);
+template <typename T>
+T value_or(const Call& call, std::string_view name, T fallback) {
+  const T* value = argument_of<T>(call.arguments, name);
   return value == nullptr ? fallback : *value;
 }
 
 bool takes_smallest(const Call& call) {
-  return !truth_of(call, "largest", true) || base_name(call.name).ends_with("min");
+  return !value_or(call, "largest", true) || base_name(call.name).ends_with("min");
 }
 
 /// How many of `length` scores a call takes; a sort takes all.
 int64_t taken_of(const Call& call, int64_t length) {
   const std::string_view base = base_name(call.name);
-  if (base == "topk") return std::min(length, whole_argument(call, "k", 1));
+  if (base == "topk") return std::min(length, value_or<int64_t>(call, "k", 1));
   return base == "argmax" || base == "argmin" || base == "max" || base == "min" ? 1 : length;
 }
 
@@ -203,10 +195,10 @@ Tensor with_runners_up(const Choice& choice) {
   return reference::to_tensor(std::move(places));
 }
 
-int64_t dim_of(const Call& call) { return whole_argument(call, "dim", -1); }
+int64_t dim_of(const Call& call) { return value_or<int64_t>(call, "dim", -1); }
 
 bool is_set(const Call& call) {
-  return base_name(call.name) == "topk" && !truth_of(call, "sorted", true);
+  return base_name(call.name) == "topk" && !value_or(call, "sorted", true);
 }
 
 Result<std::pair<Tensor, bool>> in_order_of(const TensorView& places, const TensorView& mine) {
