@@ -41,8 +41,8 @@ void settle_row(size_t row, Choice* choice) {
                     [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
   const auto is_close = [&](int64_t first, int64_t second) {
     return second < sorted &&
-           scores[order[static_cast<size_t>(first)]] - scores[order[static_cast<size_t>(second)]] <=
-               choice->noise[row];
+           choice->may_change_places(row, scores[order[static_cast<size_t>(first)]],
+                                     scores[order[static_cast<size_t>(second)]]);
   };
   const int64_t last = choice->taken - 1;
   for (int64_t i = 0; i < last; ++i) {
@@ -155,11 +155,12 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
   choice.ordered = !is_set(call);
   int64_t inner = 1;
   for (size_t i = axis + 1; i < exact.shape.size(); ++i) inner *= exact.shape[i];
-  if (choice.length == 0 || inner == 0) return std::optional<Choice>();
+  if (a.values.empty()) return std::optional<Choice>();
   const auto rows = static_cast<size_t>(a.size() / choice.length);
   choice.rows.assign(rows, Choice::Row::Settled);
   choice.order_open.assign(rows, false);
   choice.noise.assign(rows, 0);
+  choice.share.assign(rows, 0);
   choice.runner_up.assign(rows, -1);
   choice.last.assign(rows, -1);
   choice.scores.resize(a.values.size());
@@ -171,9 +172,18 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
       const auto at = static_cast<size_t>(first + i * inner);
       const double difference = std::abs(a.values[at] - b.values[at]);
       if (2 * difference > choice.noise[row]) choice.noise[row] = 2 * difference;
+      if (difference > 0)
+        choice.share[row] = std::max(choice.share[row], difference / std::abs(a.values[at]));
       choice.scores[row * static_cast<size_t>(choice.length) + static_cast<size_t>(i)] =
           sign * a.values[at];
     }
+  }
+  // Few scores of one row may all be off by little by chance; those of the other rows are as well.
+  std::vector<double> shares = choice.share;
+  const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(rows / 2);
+  std::ranges::nth_element(shares, middle);
+  for (size_t row = 0; row < rows; ++row) {
+    choice.share[row] = std::max(2 * choice.share[row], 3 * *middle);
     settle_row(row, &choice);
   }
   if (std::ranges::count(choice.rows, Choice::Row::Settled) == choice.row_count() &&
@@ -244,7 +254,7 @@ bool could_be_taken(const Choice& choice, const TensorView& mine) {
     }
     for (size_t i = 0; i < each; ++i) {
       const double a = (*taken)[i], b = (*right)[i];
-      if (a != b && !(std::abs(a - b) <= choice.noise[row])) return false;
+      if (a != b && !choice.may_change_places(row, a, b)) return false;
     }
   }
   return true;
