@@ -141,9 +141,7 @@ Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOp
     }
     if (!judged) ++result.unjudged[one.description.op_type + ": " + reason];
   }
-  std::ranges::stable_sort(result.findings, [](const Finding& a, const Finding& b) {
-    return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
-  });
+  std::ranges::stable_sort(result.findings, comes_before);
   return result;
 }
 

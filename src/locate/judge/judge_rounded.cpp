@@ -38,15 +38,25 @@ struct Block {
   alignas(64) double e[kBlock];
 };
 
-/// What a block adds to the measures of its row.
-struct BlockSums {
+/// What a block adds to the measures of its row, and a row to those of the whole.
+struct Sums {
   double error2 = 0;
   double expected2 = 0;
-  double expected4 = 0;
+  double expected4 = 0;  // squares of the expected squares
   double reference2 = 0;
   double e = 0;
   double e2 = 0;
   bool pattern_differs = false;  // NaN here and not there
+
+  /// All but e, whose place counts.
+  void add(const Sums& more) {
+    error2 += more.error2;
+    expected2 += more.expected2;
+    expected4 += more.expected4;
+    reference2 += more.reference2;
+    e2 = std::max(e2, more.e2);
+    pattern_differs |= more.pattern_differs;
+  }
 };
 
 using simd::f64x8;
@@ -66,8 +76,7 @@ static_assert(kBlock % kLanes == 0);
 /// Error, its expected square and both tests of every element; NaN in both, and both below the
 /// smallest normal number: no error and nothing expected. Values are clamped to the range of the
 /// type first. Sums are those of eight lanes, so that every clone adds in the same order.
-ASSAY_CLONES void judge_values(const FloatGrid& grid, int64_t count, Block* block,
-                               BlockSums* sums) {
+ASSAY_CLONES void judge_values(const FloatGrid& grid, int64_t count, Block* block, Sums* sums) {
   const f64x8 zero{};
   const f64x8 one_ulp = zero + std::ldexp(1.0, -grid.fraction_bits);
   const f64x8 max = zero + grid.largest;
@@ -148,17 +157,9 @@ double largest_of(const double* values, int64_t count) {
   return largest;
 }
 
-/// What one row adds to the measures.
-struct RowSums {
-  double error2 = 0;
-  double expected2 = 0;
-  double expected4 = 0;  // squares of the expected squares
-  double reference2 = 0;
-  double e = 0;
-  double e2 = 0;
+struct RowSums : Sums {
   int64_t worst = -1;  // of e, in the whole
   double worst_error = 0, worst_allowed = 0, worst_size = 0;
-  bool pattern_differs = false;  // NaN here and not there
 
   [[nodiscard]] double z() const {
     if (pattern_differs) return kInfinity;
@@ -290,14 +291,14 @@ class OutputJudge {
       read_values(what_.reference, first, count, std::span(block->reference, length));
       read_values(what_.mine, first, count, std::span(block->mine, length));
       fill_allowed(first, done, count, terms, block);
-      BlockSums of_block;
+      Sums of_block;
       judge_values(grid_, count, block, &of_block);
       add_block(first, count, *block, of_block, &sums);
     }
     return sums;
   }
 
-  static void add_block(int64_t first, int64_t count, const Block& block, const BlockSums& added,
+  static void add_block(int64_t first, int64_t count, const Block& block, const Sums& added,
                         RowSums* sums) {
     if (added.e > sums->e) {
       const double* place = std::find(block.e, block.e + count, added.e);
@@ -308,12 +309,7 @@ class OutputJudge {
       sums->worst_allowed = block.error[i] / added.e;
       sums->worst_size = std::max(std::fabs(block.reference[i]), std::fabs(block.mine[i]));
     }
-    sums->e2 = std::max(sums->e2, added.e2);
-    sums->expected2 += added.expected2;
-    sums->expected4 += added.expected4;
-    sums->error2 += added.error2;
-    sums->reference2 += added.reference2;
-    sums->pattern_differs |= added.pattern_differs;
+    sums->add(added);
   }
 
   /// v, w and c of a block.
@@ -396,12 +392,7 @@ class OutputJudge {
   [[nodiscard]] RowSums total() const {
     RowSums all;
     for (const RowSums& row : rows_) {
-      all.error2 += row.error2;
-      all.expected2 += row.expected2;
-      all.expected4 += row.expected4;
-      all.reference2 += row.reference2;
-      all.pattern_differs |= row.pattern_differs;
-      all.e2 = std::max(all.e2, row.e2);
+      all.add(row);
       if (row.e <= all.e) continue;
       all.e = row.e;
       all.worst = row.worst;

@@ -101,9 +101,8 @@ class LeafJudge {
   }
 
   [[nodiscard]] double elements_of(size_t record) const {
-    if (record == kNone) return 0;
-    const InternedDims shape = mine_.run->records[record].shape;
-    return shape ? static_cast<double>(element_count(*shape).value_or(0)) : 0;
+    return record == kNone ? 0
+                           : static_cast<double>(locate::elements_of(mine_.run->records[record]));
   }
 
   void measure(LeafCall* leaf) const {

@@ -24,10 +24,6 @@ struct Place {
   size_t golden = kNone;
 };
 
-int64_t values_of(const TensorRecord& record) {
-  return record.shape ? element_count(*record.shape).value_or(0) : 0;
-}
-
 bool is_real(const TensorRecord& record) { return record.dtype && is_float(*record.dtype); }
 
 std::vector<Place> places_of(const Program& golden, const Program& mine) {
@@ -53,12 +49,12 @@ std::vector<CodeNames> readings_of(const Program& mine, const Place& place, int6
     leaves.emplace(leaf->first.substr(place.module.size()), &mine.run->records[leaf->second]);
   std::vector<CodeNames> readings;
   for (const auto& [codes, record] : leaves) {
-    const int64_t own = values_of(*record);
+    const int64_t own = elements_of(*record);
     if (!record->dtype || info(*record->dtype).element_bits != 8 ||
         (own != count && 2 * own != count))
       continue;
     for (const auto& [scale, scales] : leaves) {
-      const int64_t groups = values_of(*scales);
+      const int64_t groups = elements_of(*scales);
       if (scale == codes || !is_real(*scales) || groups == 0 || groups >= count ||
           count % groups != 0)
         continue;
@@ -70,7 +66,7 @@ std::vector<CodeNames> readings_of(const Program& mine, const Place& place, int6
         names.coding = Coding::Codes;
       }
       for (const auto& [zero, zeros] : leaves) {
-        if (zero == codes || zero == scale || values_of(*zeros) != groups) continue;
+        if (zero == codes || zero == scale || elements_of(*zeros) != groups) continue;
         names.zero = zero;
         readings.push_back(names);
       }
@@ -93,7 +89,7 @@ void learn_codes(const Program& golden, Program* mine) {
   std::vector<const Place*> asked;  // those that have a reading, spread over the model
   for (const Place& place : places) {
     std::vector<CodeNames> more =
-        readings_of(*mine, place, values_of(golden.run->records[place.golden]));
+        readings_of(*mine, place, elements_of(golden.run->records[place.golden]));
     if (more.empty()) continue;
     asked.push_back(&place);
     readings.insert(readings.end(), more.begin(), more.end());

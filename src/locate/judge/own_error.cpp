@@ -47,15 +47,12 @@ std::optional<DType> dtype_of(const Program& program, const Use& use) {
 
 double elements_of(const Program& program, const Use& use) {
   if (use.record >= program.run->records.size()) return 0;
-  const InternedDims shape = program.run->records[use.record].shape;
-  return shape ? static_cast<double>(element_count(*shape).value_or(0)) : 0;
+  return static_cast<double>(locate::elements_of(program.run->records[use.record]));
 }
 
 bool has_float_output(const Program& program, const Operator& one) {
-  return std::ranges::any_of(one.outputs, [&](const Use& use) {
-    const std::optional<DType> dtype = dtype_of(program, use);
-    return dtype && is_float(*dtype);
-  });
+  return std::ranges::any_of(one.outputs,
+                             [&](const Use& use) { return float_type(program, use).has_value(); });
 }
 
 /// What one operator costs, roughly: for an even spread over threads and a bounded memory.

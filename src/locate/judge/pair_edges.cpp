@@ -193,16 +193,25 @@ class EdgeTest {
     // A parameter that only has another name is compared by the weight test.
     if (ours.kind == Source::Kind::Named && !pair_.golden.leaves.contains(std::string(ours.leaf)))
       return;
-    const Result<Tensor> golden = run::load_tensor(pair_.golden.run->records[theirs.record]);
-    const Result<Tensor> value = run::load_tensor(pair_.mine.run->records[mine.record]);
-    if (!golden || !value) return;
-    if (!(golden->view.shape == value->view.shape) && !pair_.pairing.same_shapes) return;
-    const Result<WeightDifference> difference = constant_difference(golden->view, value->view);
-    if (!difference || difference->half_ulp <= kWeightLimit) return;
+    const std::optional<WeightDifference> difference = other_constant(theirs.record, mine.record);
+    if (!difference) return;
     add_edge(op, partner, mine,
              "reads " + source_text(ours) + " instead of " + source_text(theirs));
     tests_->findings.back().golden_record = theirs.record;
     tests_->findings.back().ratio = difference->half_ulp;
+  }
+
+  /// How a value that no operator made differs; nothing: it does not, or cannot be told.
+  [[nodiscard]] std::optional<WeightDifference> other_constant(size_t golden_record,
+                                                               size_t mine_record) const {
+    const Result<Tensor> golden = run::load_tensor(pair_.golden.run->records[golden_record]);
+    const Result<Tensor> value = run::load_tensor(pair_.mine.run->records[mine_record]);
+    if (!golden || !value) return std::nullopt;
+    if (!(golden->view.shape == value->view.shape) && !pair_.pairing.same_shapes)
+      return std::nullopt;
+    Result<WeightDifference> difference = constant_difference(golden->view, value->view);
+    if (!difference || difference->half_ulp <= kWeightLimit) return std::nullopt;
+    return *std::move(difference);
   }
 
   void test_constant(size_t op, size_t partner, const Use& mine, size_t golden_record,
@@ -211,12 +220,8 @@ class EdgeTest {
     const run::TensorRecord& record = pair_.mine.run->records[mine_record];
     const auto value_key = std::pair(record.rank, record.value_id);
     if (record.value_id >= 0 && constants_.contains(value_key)) return;
-    const Result<Tensor> golden = run::load_tensor(pair_.golden.run->records[golden_record]);
-    const Result<Tensor> value = run::load_tensor(record);
-    if (!golden || !value) return;
-    if (!(golden->view.shape == value->view.shape) && !pair_.pairing.same_shapes) return;
-    const Result<WeightDifference> difference = constant_difference(golden->view, value->view);
-    if (!difference || difference->half_ulp <= kWeightLimit) return;
+    const std::optional<WeightDifference> difference = other_constant(golden_record, mine_record);
+    if (!difference) return;
     if (record.value_id >= 0) constants_.insert(value_key);
     Finding finding = finding_at(pair_, FindingKind::Constant, op, partner);
     finding.slot = mine.slot;
@@ -225,8 +230,8 @@ class EdgeTest {
     finding.ratio = difference->half_ulp;
     finding.detail =
         difference->shape_differs
-            ? "shape " + list_text(value->view.shape.span()) + " against golden's " +
-                  list_text(golden->view.shape.span())
+            ? "shape " + list_text(record.shape->span()) + " against golden's " +
+                  list_text(pair_.golden.run->records[golden_record].shape->span())
             : "element " + std::to_string(difference->worst) + " differs from golden's constant";
     tests_->findings.push_back(std::move(finding));
   }

@@ -171,7 +171,6 @@ std::optional<RewrittenWeight> as_rewritten(const Tensor& golden, const Tensor& 
     return Matrix({wide.values.begin(), wide.values.end()}, rows, columns);
   };
   const Matrix right = matrix(*theirs), wrong = matrix(*ours);
-  const Matrix right_turned = right.transposed(), wrong_turned = wrong.transposed();
   const double nothing = kRounding * middle_size(wrong);
   Matrix best = right;
   double least = middle_difference(right, wrong);
@@ -186,11 +185,13 @@ std::optional<RewrittenWeight> as_rewritten(const Tensor& golden, const Tensor& 
   offer([&] { return times_one_factor(right, wrong); });
   for (const auto& fit : {times_factors_of_rows, with_numbers_added_to_rows}) {
     if (columns > 1) offer([&] { return fit(right, wrong); });
-    if (rows > 1) offer([&] { return fit(right_turned, wrong_turned).transposed(); });
+    if (rows > 1) offer([&] { return fit(right.transposed(), wrong.transposed()).transposed(); });
   }
   if (rows <= kMostInOrder) offer([&] { return with_rows_in_another_order(right, wrong); });
   if (columns > 1 && columns <= kMostInOrder)
-    offer([&] { return with_rows_in_another_order(right_turned, wrong_turned).transposed(); });
+    offer([&] {
+      return with_rows_in_another_order(right.transposed(), wrong.transposed()).transposed();
+    });
   Wide expected(shape);
   std::ranges::copy(best.values(), expected.values.begin());
   RewrittenWeight found{reference::to_tensor(std::move(expected)), 0};

@@ -278,9 +278,7 @@ void find_wrong_operators(const Program& program, OwnErrors* errors) {
     if (!is_new && finding.ratio > place->second.ratio) place->second = std::move(finding);
   }
   for (auto& [op, finding] : findings) errors->findings.push_back(std::move(finding));
-  std::ranges::stable_sort(errors->findings, [](const Finding& a, const Finding& b) {
-    return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
-  });
+  std::ranges::stable_sort(errors->findings, comes_before);
   errors->coarse = peers.coarse();
 }
 

@@ -39,11 +39,6 @@ const BlockStep* step_of(std::string_view type) {
   return found == kSteps.end() ? nullptr : &*found;
 }
 
-const Tensor* operand(const reference::aten::Call& call, std::string_view name) {
-  const auto found = call.arguments.find(std::string(name));
-  return found == call.arguments.end() ? nullptr : std::get_if<Tensor>(&found->second.value);
-}
-
 Tensor with_last_axes_exchanged(Tensor tensor) {
   const size_t rank = tensor.view.shape.size();
   std::swap(tensor.view.shape[rank - 2], tensor.view.shape[rank - 1]);
@@ -95,14 +90,14 @@ Tensor matrix_of(Tensor weight, int64_t matrix) {
 
 std::optional<WeightProduct> weight_product(const reference::aten::Call& call,
                                             std::string_view slot) {
-  const Tensor* weight = operand(call, slot);
+  const Tensor* weight = argument_of<Tensor>(call.arguments, slot);
   const bool is_left = slot == "self";
   const std::string_view other = slot == "weight"                  ? "input"
                                  : is_left                         ? "mat2"
                                  : slot != "mat2"                  ? ""
                                  : call.arguments.contains("mat1") ? "mat1"
                                                                    : "self";
-  const Tensor* x = operand(call, other);
+  const Tensor* x = argument_of<Tensor>(call.arguments, other);
   if (weight == nullptr || x == nullptr || weight->view.shape.size() < 2 ||
       weight->view.shape.size() > 3 || x->view.shape.empty())
     return std::nullopt;
@@ -121,7 +116,7 @@ std::optional<WeightProduct> weight_product(const reference::aten::Call& call,
   if (in == 0 || x_shape[x_shape.size() - 1] != in) return std::nullopt;
   if (rank == 2) return product;
   const int64_t rows = product.x.view.element_count() / in;
-  if (const Tensor* ends = operand(call, "offs")) {
+  if (const Tensor* ends = argument_of<Tensor>(call.arguments, "offs")) {
     auto matrices = matrices_of_groups(*ends, rows);
     if (!matrices) return std::nullopt;
     product.matrices = *std::move(matrices);
@@ -172,9 +167,7 @@ Status add_conversion_noise(const Engine& engine, const StoredWeight& stored,
 
 Status add_angle_noise(const reference::aten::Call& call, Tensor* result) {
   constexpr double kUnit = 0x1p-24;
-  const auto self = call.arguments.find("self");
-  const auto* tensor =
-      self == call.arguments.end() ? nullptr : std::get_if<Tensor>(&self->second.value);
+  const Tensor* tensor = argument_of<Tensor>(call.arguments, "self");
   if (tensor == nullptr || tensor->view.shape.empty()) return {};
   ASSAY_TRY(const reference::Wide angles, reference::widen(tensor->view));
   ASSAY_TRY(reference::Wide values, reference::widen(result->view));

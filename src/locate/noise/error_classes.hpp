@@ -2,7 +2,6 @@
 // How large the rounding errors of a correct kernel are: the table of classes.
 //   docs/localisation.md "Own error"
 #pragma once
-#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -16,10 +15,6 @@ inline constexpr double kAccumulatorRoundoff = 0x1p-24;
 /// Relative L2 error of one rounding in units of the unit roundoff, for spread-out values.
 inline constexpr double kRoundingL2 = 0.425;
 
-/// 2^floor(log2 x) of a normal number x.
-[[nodiscard]] inline double power_below(double x) {
-  return std::bit_cast<double>(std::bit_cast<uint64_t>(x) & 0x7FF0000000000000u);
-}
 /// True when every value of `narrow` is one of `wide`.
 [[nodiscard]] bool holds_all_values(DType wide, DType narrow);
 

@@ -27,8 +27,9 @@ using simd::store;
 
 constexpr int64_t kLanes = 8;
 constexpr double kColumnDeviations = 5.2;
-constexpr size_t kFewestRows = 8;  // of a column that is judged on its own
-constexpr size_t kBuckets = 256;   // of sketches of the noise: the highest eight bits of a hash
+constexpr size_t kFewestRows = 8;      // of a column that is judged on its own
+constexpr size_t kFewestColumns = 16;  // of a row, where there are fewer rows
+constexpr size_t kBuckets = 256;       // of sketches of the noise: the highest eight bits of a hash
 constexpr uint64_t kHash = 0x9E3779B97F4A7C15;
 
 /// What of a type and of a value decides how elements are held against each other.
@@ -221,6 +222,24 @@ double largest_of_columns(size_t rows, size_t columns, const double* mine, const
   return counted > 0 ? std::max(largest, std::sqrt(total / static_cast<double>(counted))) : 0;
 }
 
+/// R_c of fewer rows: each in units of what is expected of it.
+double largest_of_rows(size_t rows, size_t columns, const double* mine, const double* reference,
+                       const double* expected) {
+  double largest = 0;
+  for (size_t i = 0; i < rows; ++i) {
+    double error = 0, sum = 0, square = 0;
+    for (size_t at = i * columns; at < (i + 1) * columns; ++at) {
+      error += (mine[at] - reference[at]) * (mine[at] - reference[at]);
+      sum += expected[at];
+      square += expected[at] * expected[at];
+    }
+    if (sum > 0)
+      largest = std::max(
+          largest, std::sqrt(error / sum) / usual_excess(sum * sum / square, kColumnDeviations));
+  }
+  return largest;
+}
+
 Result<reference::Wide> rounded_values(const TensorView& simulated, DType dtype) {
   ASSAY_TRY(const Tensor rounded, reference::narrow(simulated, dtype));
   return reference::widen(rounded.view);
@@ -336,7 +355,8 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
   const size_t rows = count / columns;
 
   std::vector<double> row_noise(rows, 0.0);
-  std::vector<double> expected(rows >= kFewestRows ? count : 0);
+  const bool apart = rows >= kFewestRows || (rows > 1 && columns >= kFewestColumns);
+  std::vector<double> expected(apart ? count : 0);
   std::vector<double> column_noise(columns, 0.0);
   const GapGrid limits{grid->largest, grid->smallest_normal(),
                        FloatGrid::power_of_two(-grid->fraction_bits), grid->tiny,
@@ -367,8 +387,10 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                                             ref.data() + first, row_noise[row], column_noise.data(),
                                             of == NoiseOf::Draws ? noise.data() + first : nullptr));
   }
-  if (!expected.empty())
-    gap.r_column = largest_of_columns(rows, columns, t.data(), ref.data(), expected.data());
+  if (!expected.empty()) {
+    const auto largest = rows < kFewestRows ? largest_of_rows : largest_of_columns;
+    gap.r_column = largest(rows, columns, t.data(), ref.data(), expected.data());
+  }
   const double floor = std::sqrt(std::max(sums.noise, sums.steps));
   const double norm = std::sqrt(sums.reference);
   const double error = std::sqrt(sums.error);

@@ -67,6 +67,26 @@ double plain_columns(const Wide& t, const Wide& ref, const Wide& sim, const Floa
   return std::max(largest, std::sqrt(mean));
 }
 
+/// The same of fewer rows, each by itself.
+double plain_rows(const Wide& t, const Wide& ref, const Wide& sim, const FloatGrid& grid) {
+  double largest = 0;
+  for (int64_t i = 0; i < t.shape[0]; ++i) {
+    double error = 0, sum = 0, squares = 0;
+    for (int64_t j = 0; j < t.shape[1]; ++j) {
+      const auto k = static_cast<size_t>(i * t.shape[1] + j);
+      const double unit = grid.ulp(std::max(std::abs(t.values[k]), std::abs(ref.values[k])));
+      const double x = std::max(std::pow(sim.values[k] - ref.values[k], 2), unit * unit / 12);
+      error += std::pow(t.values[k] - ref.values[k], 2);
+      sum += x;
+      squares += x * x;
+    }
+    const double spread = 2 / (9 * sum * sum / squares);
+    largest = std::max(
+        largest, std::sqrt(error / sum) / std::pow(1 - spread + 5.2 * std::sqrt(spread), 1.5));
+  }
+  return largest;
+}
+
 /// As docs/localisation.md, "Cross substitution" defines it, of finite values.
 Gap plain_gap(const Wide& t, const Wide& ref, const Wide& sim, const FloatGrid& grid) {
   const int64_t columns = t.shape[1];
@@ -89,7 +109,10 @@ Gap plain_gap(const Wide& t, const Wide& ref, const Wide& sim, const FloatGrid& 
   }
   Gap gap;
   gap.r = std::sqrt(error / std::max(noise, steps));
-  if (rows >= 8) gap.r_column = plain_columns(t, ref, sim, grid);
+  if (rows >= 8)
+    gap.r_column = plain_columns(t, ref, sim, grid);
+  else if (columns >= 16)
+    gap.r_column = plain_rows(t, ref, sim, grid);
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       const auto at = static_cast<size_t>(i * columns + j);

@@ -32,24 +32,14 @@ bool has_scalar_argument(const Call& call) {
   });
 }
 
-const Tensor* tensor_argument(const Call& call, std::string_view name) {
-  const auto found = call.arguments.find(name);
-  return found == call.arguments.end() ? nullptr : std::get_if<Tensor>(&found->second.value);
-}
-
 double real_argument(const Call& call, std::string_view name, double fallback) {
-  const auto found = call.arguments.find(name);
-  if (found == call.arguments.end()) return fallback;
-  if (const auto* real = std::get_if<double>(&found->second.value)) return *real;
-  if (const auto* integer = std::get_if<int64_t>(&found->second.value))
-    return static_cast<double>(*integer);
-  return fallback;
+  if (const auto* real = argument_of<double>(call.arguments, name)) return *real;
+  const auto* integer = argument_of<int64_t>(call.arguments, name);
+  return integer != nullptr ? static_cast<double>(*integer) : fallback;
 }
 
 bool truth_argument(const Call& call, std::string_view name) {
-  const auto found = call.arguments.find(name);
-  const bool* truth =
-      found == call.arguments.end() ? nullptr : std::get_if<bool>(&found->second.value);
+  const bool* truth = argument_of<bool>(call.arguments, name);
   return truth != nullptr && *truth;
 }
 
@@ -86,8 +76,9 @@ Result<Tensor> additive_mask(const Tensor& mask) {
 }
 
 Result<Tensor> simulate_attention(const Call& call, DType dtype, AttentionKernel kernel) {
-  const Tensor* const operands[] = {tensor_argument(call, "query"), tensor_argument(call, "key"),
-                                    tensor_argument(call, "value")};
+  const Tensor* const operands[] = {argument_of<Tensor>(call.arguments, "query"),
+                                    argument_of<Tensor>(call.arguments, "key"),
+                                    argument_of<Tensor>(call.arguments, "value")};
   reference::Attention attention;
   attention.round_scores = kernel == AttentionKernel::Chain;
   std::array<TensorView, 3> views;
@@ -111,8 +102,8 @@ Result<Tensor> simulate_attention(const Call& call, DType dtype, AttentionKernel
   attention.scale =
       real_argument(call, "scale", 1.0 / std::sqrt(static_cast<double>(attention.head_size)));
 
-  const Tensor* mask = tensor_argument(call, "attn_mask");
-  if (mask == nullptr) mask = tensor_argument(call, "attn_bias");
+  const Tensor* mask = argument_of<Tensor>(call.arguments, "attn_mask");
+  if (mask == nullptr) mask = argument_of<Tensor>(call.arguments, "attn_bias");
   TensorView mask_view;
   if (mask != nullptr) {
     ASSAY_TRY(Tensor added, additive_mask(*mask));
@@ -165,7 +156,7 @@ bool is_sum_of_integers(double sum, double sizes) {
 
 /// Of an activation its input, element by element; empty of anything else.
 Result<reference::Wide> inputs_of_activation(const Call& call, const Dims& shape) {
-  const Tensor* input = tensor_argument(call, "self");
+  const Tensor* input = argument_of<Tensor>(call.arguments, "self");
   if (reference::aten::class_of(call.name) != OperatorClass::Activation || input == nullptr ||
       !(input->view.shape == shape))
     return reference::Wide();
@@ -305,7 +296,7 @@ bool has_all_exponent_bits(const TensorView& view) {
 /// rows, or fewer.
 Result<Call> with_moved_matrix(const Call& call, uint64_t draw) {
   constexpr double kUnit = 0x1p-24;
-  const Tensor* matrix = tensor_argument(call, "self");
+  const Tensor* matrix = argument_of<Tensor>(call.arguments, "self");
   if (matrix == nullptr || matrix->view.shape.empty())
     return fail(Errc::Invalid, "a system of equations without a matrix");
   const auto rows = static_cast<double>(matrix->view.shape[matrix->view.shape.size() - 1]);

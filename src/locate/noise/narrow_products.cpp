@@ -136,20 +136,10 @@ Result<Tensor> in_steps(const Tensor& operand, ProductType type, uint64_t draw) 
 }  // namespace
 
 std::string_view product_name(ProductType type) {
-  switch (type) {
-    case ProductType::Float32:
-      return "float32";
-    case ProductType::BFloat16Pairs:
-      return "pairs of bf16";
-    case ProductType::BFloat16:
-      return "bf16";
-    case ProductType::Int8OfTensor:
-    case ProductType::Int7OfTensor:
-    case ProductType::Int8OfRows:
-      return "int8 (activations)";
-    default:
-      return "TF32";
-  }
+  if (is_of_activations(type)) return "int8 (activations)";
+  constexpr std::string_view kNames[] = {"float32", "pairs of bf16", "TF32",
+                                         "TF32",    "TF32",          "bf16"};
+  return kNames[static_cast<size_t>(type)];
 }
 
 double product_roundoff(ProductType type) {

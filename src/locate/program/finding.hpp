@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <tuple>
 
 #include "locate/program/program.hpp"
 #include "locate/program/row_judgement.hpp"
@@ -79,5 +80,10 @@ struct Finding {
   std::string detail;  // "eps 1e-05 against 1e-06"; one clause for people
   std::string hypothesis;  // "weight differs from golden by a constant factor 1.03"; may be empty
 };
+
+/// In the order of execution.
+[[nodiscard]] inline bool comes_before(const Finding& a, const Finding& b) {
+  return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
+}
 
 }  // namespace assay::locate

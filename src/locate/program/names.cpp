@@ -9,21 +9,9 @@
 namespace assay::locate {
 
 std::string_view level_name(CaptureLevel level) {
-  switch (level) {
-    case CaptureLevel::Operators:
-      return "operators";
-    case CaptureLevel::Leaves:
-      return "leaf modules";
-    case CaptureLevel::Modules:
-      return "module outputs";
-    case CaptureLevel::Layers:
-      return "layer outputs";
-    case CaptureLevel::Statistics:
-      return "statistics";
-    case CaptureLevel::Nothing:
-      break;
-  }
-  return "nothing";
+  constexpr std::string_view kNames[] = {"operators",     "leaf modules", "module outputs",
+                                         "layer outputs", "statistics",   "nothing"};
+  return kNames[static_cast<size_t>(level)];
 }
 
 bool is_transparent(std::string_view name) {

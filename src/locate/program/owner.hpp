@@ -10,6 +10,11 @@ namespace assay::locate {
 /// True when `path` is `module` or lies inside it; everything lies inside the root "".
 [[nodiscard]] bool is_inside(std::string_view path, std::string_view module);
 
+/// "model.layers" of "model.layers.0"; the root is around what has no dot, and itself.
+[[nodiscard]] constexpr std::string_view module_around(std::string_view module) {
+  return module.substr(0, module.rfind('.') == std::string_view::npos ? 0 : module.rfind('.'));
+}
+
 /// The innermost module that holds all of them: the longest common prefix in whole components. ""
 /// for none.
 [[nodiscard]] std::string common_module(const std::vector<std::string_view>& paths);

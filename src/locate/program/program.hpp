@@ -180,6 +180,22 @@ enum class Arguments : uint8_t { Read, Skip };
 [[nodiscard]] Result<reference::aten::Call> make_call(
     const Operator& one, const std::map<std::string, Tensor>& operands);
 
+/// An argument of a call, or an attribute; null: it was not given, or is something else.
+template <typename T>
+[[nodiscard]] const T* argument_of(
+    const std::map<std::string, reference::aten::Argument, std::less<>>& arguments,
+    std::string_view name) {
+  const auto found = arguments.find(name);
+  return found == arguments.end() ? nullptr : std::get_if<T>(&found->second.value);
+}
+
+/// The type of a value that is a float.
+[[nodiscard]] std::optional<DType> float_type(const Program& program, const Use& use);
+/// Elements of a record; 0 where they are not known.
+[[nodiscard]] int64_t elements_of(const run::TensorRecord& record);
+/// Ranks and steps of module calls.
+[[nodiscard]] std::set<std::pair<int, int64_t>> captured_steps(const Program& program);
+
 /// Names that are left out of sequences: they differ legitimately between precisions (casts, clone,
 /// alias, detach,
 /// lift_fresh, empty).   docs/localisation.md, "Pair tests"

@@ -60,6 +60,22 @@ Result<Tensor> load_use(const Program& program, const Use& use) {
   return run::load_as_stored(record);
 }
 
+std::optional<DType> float_type(const Program& program, const Use& use) {
+  if (use.record >= program.run->records.size()) return std::nullopt;
+  const std::optional<DType>& type = program.run->records[use.record].dtype;
+  return type && is_float(*type) ? type : std::nullopt;
+}
+
+int64_t elements_of(const run::TensorRecord& record) {
+  return record.shape ? element_count(*record.shape).value_or(0) : 0;
+}
+
+std::set<std::pair<int, int64_t>> captured_steps(const Program& program) {
+  std::set<std::pair<int, int64_t>> steps;
+  for (const ModuleCall& call : program.calls) steps.emplace(call.rank, call.step);
+  return steps;
+}
+
 Result<Call> load_call(const Program& program, const Operator& one) {
   if (!one.problem.empty()) return fail(error_of(one, Errc::Invalid, one.problem));
   std::map<std::string, Tensor> operands;

@@ -13,28 +13,20 @@ namespace {
 
 using reference::aten::Call;
 
-int64_t whole_argument(const Call& call, std::string_view name, int64_t fallback) {
-  const auto found = call.arguments.find(name);
-  const auto* value =
-      found == call.arguments.end() ? nullptr : std::get_if<int64_t>(&found->second.value);
-  return value == nullptr ? fallback : *value;
-}
-
-bool truth_of(const Call& call, std::string_view name, bool fallback) {
-  const auto found = call.arguments.find(name);
-  const bool* value =
-      found == call.arguments.end() ? nullptr : std::get_if<bool>(&found->second.value);
+template <typename T>
+T value_or(const Call& call, std::string_view name, T fallback) {
+  const T* value = argument_of<T>(call.arguments, name);
   return value == nullptr ? fallback : *value;
 }
 
 bool takes_smallest(const Call& call) {
-  return !truth_of(call, "largest", true) || base_name(call.name).ends_with("min");
+  return !value_or(call, "largest", true) || base_name(call.name).ends_with("min");
 }
 
 /// How many of `length` scores a call takes; a sort takes all.
 int64_t taken_of(const Call& call, int64_t length) {
   const std::string_view base = base_name(call.name);
-  if (base == "topk") return std::min(length, whole_argument(call, "k", 1));
+  if (base == "topk") return std::min(length, value_or<int64_t>(call, "k", 1));
   return base == "argmax" || base == "argmin" || base == "max" || base == "min" ? 1 : length;
 }
 
@@ -49,8 +41,8 @@ void settle_row(size_t row, Choice* choice) {
                     [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
   const auto is_close = [&](int64_t first, int64_t second) {
     return second < sorted &&
-           scores[order[static_cast<size_t>(first)]] - scores[order[static_cast<size_t>(second)]] <=
-               choice->noise[row];
+           choice->may_change_places(row, scores[order[static_cast<size_t>(first)]],
+                                     scores[order[static_cast<size_t>(second)]]);
   };
   const int64_t last = choice->taken - 1;
   for (int64_t i = 0; i < last; ++i) {
@@ -163,11 +155,12 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
   choice.ordered = !is_set(call);
   int64_t inner = 1;
   for (size_t i = axis + 1; i < exact.shape.size(); ++i) inner *= exact.shape[i];
-  if (choice.length == 0 || inner == 0) return std::optional<Choice>();
+  if (a.values.empty()) return std::optional<Choice>();
   const auto rows = static_cast<size_t>(a.size() / choice.length);
   choice.rows.assign(rows, Choice::Row::Settled);
   choice.order_open.assign(rows, false);
   choice.noise.assign(rows, 0);
+  choice.share.assign(rows, 0);
   choice.runner_up.assign(rows, -1);
   choice.last.assign(rows, -1);
   choice.scores.resize(a.values.size());
@@ -179,9 +172,18 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
       const auto at = static_cast<size_t>(first + i * inner);
       const double difference = std::abs(a.values[at] - b.values[at]);
       if (2 * difference > choice.noise[row]) choice.noise[row] = 2 * difference;
+      if (difference > 0)
+        choice.share[row] = std::max(choice.share[row], difference / std::abs(a.values[at]));
       choice.scores[row * static_cast<size_t>(choice.length) + static_cast<size_t>(i)] =
           sign * a.values[at];
     }
+  }
+  // Few scores of one row may all be off by little by chance; those of the other rows are as well.
+  std::vector<double> shares = choice.share;
+  const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(rows / 2);
+  std::ranges::nth_element(shares, middle);
+  for (size_t row = 0; row < rows; ++row) {
+    choice.share[row] = std::max(2 * choice.share[row], 3 * *middle);
     settle_row(row, &choice);
   }
   if (std::ranges::count(choice.rows, Choice::Row::Settled) == choice.row_count() &&
@@ -203,10 +205,10 @@ Tensor with_runners_up(const Choice& choice) {
   return reference::to_tensor(std::move(places));
 }
 
-int64_t dim_of(const Call& call) { return whole_argument(call, "dim", -1); }
+int64_t dim_of(const Call& call) { return value_or<int64_t>(call, "dim", -1); }
 
 bool is_set(const Call& call) {
-  return base_name(call.name) == "topk" && !truth_of(call, "sorted", true);
+  return base_name(call.name) == "topk" && !value_or(call, "sorted", true);
 }
 
 Result<std::pair<Tensor, bool>> in_order_of(const TensorView& places, const TensorView& mine) {
@@ -252,7 +254,7 @@ bool could_be_taken(const Choice& choice, const TensorView& mine) {
     }
     for (size_t i = 0; i < each; ++i) {
       const double a = (*taken)[i], b = (*right)[i];
-      if (a != b && !(std::abs(a - b) <= choice.noise[row])) return false;
+      if (a != b && !choice.may_change_places(row, a, b)) return false;
     }
   }
   return true;

@@ -2,6 +2,8 @@
 // Choices that rounding may decide: a router's experts, a token. Which rows are open, and what
 // another choice would be.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -25,6 +27,7 @@ struct Choice {
   bool ordered = true;             // what is taken comes in the order of its scores
   std::vector<double> scores;      // exact, row by row, the largest is taken first
   std::vector<double> noise;       // by row: how far two scores may be apart and change places
+  std::vector<double> share;       // by row: the same as a share of the larger score
   std::vector<int64_t> runner_up;  // by row: place of the first one not taken; -1: all are
   std::vector<int64_t> last;       // by row: place of the last one taken
   std::vector<Row> rows;
@@ -33,6 +36,11 @@ struct Choice {
   reference::Whole places;  // that were taken, as the operator returned them
 
   [[nodiscard]] int64_t row_count() const { return static_cast<int64_t>(rows.size()); }
+  /// Of two scores of a row; of probabilities the largest has nearly all of the noise.
+  [[nodiscard]] bool may_change_places(size_t row, double a, double b) const {
+    const double size = std::max(std::abs(a), std::abs(b));
+    return std::abs(a - b) <= std::min(noise[row], share[row] * size);
+  }
 };
 
 /// What of a choice rounding may decide; nothing when no row is open.

@@ -78,6 +78,27 @@ TEST(CloseChoice, ExcusesPlacesByTheirScores) {
   EXPECT_FALSE(could({0, 1, 0, 1, 0, 4})) << "no place outside";
 }
 
+TEST(CloseChoice, TheNoiseOfALargeScoreExcusesNoSmallOne) {
+  // given probabilities, each off by a 500th of itself: the largest by as much as the others differ
+  const Values scores = {0.97, 0.018, 0.0175, 0.01, 0.97, 0.018, 0.01795, 0.01};
+  Values noisy = scores;
+  for (double& value : noisy) value *= 1.002;
+  reference::aten::Call call{"aten.topk.default", {{"k", {int64_t{2}}}}};
+  const std::optional<Choice> choice =
+      close_choice(call, reals({2, 4}, scores).view, reals({2, 4}, noisy).view,
+                   integers({2, 2}, {0, 1, 0, 1}).view)
+          .value();
+  // then 0.018 and 0.0175 are three percent apart, 0.01795 is a third of one
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->rows, (std::vector{Row::Settled, Row::Swap}));
+  EXPECT_TRUE(could_be_taken(*choice, integers({2, 2}, {0, 1, 0, 2}).view));
+  EXPECT_FALSE(could_be_taken(*choice, integers({2, 2}, {0, 2, 0, 1}).view));
+  // and of no rows nothing is chosen
+  EXPECT_FALSE(
+      close_choice(call, reals({0, 4}, {}).view, reals({0, 4}, {}).view, integers({0, 2}, {}).view)
+          .value());
+}
+
 TEST(CloseChoice, TakesTheOrderOfASetInRowsThatHoldTheSame) {
   const Tensor places = integers({2, 3}, {4, 2, 7, 4, 2, 7});
   const auto [ordered, all] =

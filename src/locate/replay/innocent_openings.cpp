@@ -5,11 +5,9 @@
 #include <cmath>
 #include <functional>
 #include <optional>
-#include <random>
 
 #include "locate/judge/rewritten_weight.hpp"
 #include "locate/program/owner.hpp"
-#include "reference/wide.hpp"
 #include "run/common_names.hpp"
 #include "run/load.hpp"
 
@@ -33,35 +31,29 @@ using Parts = std::vector<Part>;
 
 class Innocence {
  public:
-  Innocence(const Program& golden, const Program& mine, const Pairing& pairing,
-            const WalkOptions& options, const Replay& replay, MemoryGate* gate,
-            const ModuleScopes& modules, std::vector<Judged>* judged, Closed* closed)
-      : golden_(golden),
-        mine_(mine),
-        pairing_(pairing),
-        options_(options),
-        of_scopes_(options),
-        replay_(replay),
-        gate_(gate),
-        modules_(modules),
-        judged_(*judged),
-        closed_(*closed) {
-    of_scopes_.leaves_far_ones = true;
-    for (const OtherLeaf& leaf : options.other_leaves) {
-      if (!leaf.other_shape && !closed->leaves.contains(leaf.name))
+  explicit Innocence(Openings* all)
+      : all_(*all),
+        golden_(all->scene.golden),
+        mine_(all->scene.mine),
+        options_(all->scene.options),
+        replay_(all->replay),
+        modules_(all->modules),
+        judged_(all->judged),
+        closed_(all->closed) {
+    for (const OtherLeaf& leaf : options_.other_leaves) {
+      if (!leaf.other_shape && !closed_.leaves.contains(leaf.name))
         parts_.push_back({&leaf, nullptr, leaf.module});
-      if (!leaf.buffer) rewritten_.insert(leaf.golden.begin(), leaf.golden.end());
     }
-    for (const OtherArgument& one : options.other_arguments) {
-      if (!closed->arguments.contains(one.mine))
-        parts_.push_back({nullptr, &one, mine.operators[one.mine].module});
+    for (const OtherArgument& one : options_.other_arguments) {
+      if (!closed_.arguments.contains(one.mine))
+        parts_.push_back({nullptr, &one, mine_.operators[one.mine].module});
     }
   }
 
   void run() {
     if (sites().size() < 2) return;
     for (const auto& [depth, modules] : modules_by_depth()) {
-      if (options_.interrupted != nullptr && options_.interrupted->load()) return;
+      if (options_.stopped()) return;
       ask(modules);
     }
   }
@@ -74,15 +66,11 @@ class Innocence {
     friend auto operator<=>(const Scope&, const Scope&) = default;
   };
 
-  [[nodiscard]] bool is_open(size_t boundary) const {
-    return judged_[boundary].finding && !closed_.values[boundary];
-  }
-
   /// Modules with something open.
   [[nodiscard]] std::set<Scope> sites() const {
     std::set<Scope> sites;
     for (size_t i = 0; i < judged_.size(); ++i) {
-      if (is_open(i)) sites.insert({modules_.call_of(i).rank, modules_.call_of(i).module});
+      if (all_.is_open(i)) sites.insert({modules_.call_of(i).rank, modules_.call_of(i).module});
     }
     for (const Part& part : parts_) {
       for (const ModuleCall& call : mine_.calls) {
@@ -99,8 +87,7 @@ class Innocence {
       for (std::string module = site.module;;) {
         ++counts[{site.rank, module}];
         if (module.empty()) break;
-        const size_t dot = module.rfind('.');
-        module = dot == std::string::npos ? std::string() : module.substr(0, dot);
+        module = module_around(module);
       }
     }
     std::map<size_t, std::set<Scope>, std::greater<>> found;
@@ -124,17 +111,16 @@ class Innocence {
   void ask(const std::set<Scope>& scopes) {
     std::vector<bool> dropped(judged_.size(), false);
     for (const Scope& scope : scopes) modules_.drop_inside(scope.rank, scope.module, &dropped);
-    const Replay whole(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped,
-                       rewritten_);
-    const ValueJudge values(golden_, mine_, pairing_, of_scopes_, whole, gate_);
+    const Replay whole = all_.without(dropped);
+    const auto values = make_value_judge(all_.scene, whole, FarOnes::Left);
     for (const Scope& scope : scopes) {
       const Outputs outputs = outputs_of(scope, whole);
       if (outputs.empty()) continue;
-      set_parts_aside(scope, outputs, whole, values);
+      set_parts_aside(scope, outputs, whole, *values);
       if (returned_by(scope).size() > kMostOutputs || open_values_in(scope).size() > kMostValues)
         continue;
-      set_values_aside(scope, outputs, dropped, whole, values);
-      find_what_explains(scope, dropped, whole, values);
+      set_values_aside(scope, outputs, dropped, whole, *values);
+      find_what_explains(scope, dropped, whole, *values);
     }
   }
 
@@ -215,9 +201,8 @@ class Innocence {
       close(scope, parts, excess <= 1, outputs, whole, values);
       return;
     }
-    std::map<std::string, Tensor> expected;  // by name of mine
-    const Parts faulty = faulty_among(parts, &expected);
-    if (faulty.empty()) return;
+    std::map<std::string, Tensor> expected = expected_of_faulty(parts);
+    if (expected.empty()) return;
     const double excess = most_excess(together(parts, expected), outputs, whole, values);
     if (excess > kHardlySeen) return;
     Parts others;
@@ -231,27 +216,24 @@ class Innocence {
   /// Beyond what bfloat16 rounds, relative L2.
   static constexpr double kRounded = 0.004;
 
-  [[nodiscard]] bool is_only_rewritten(const OtherLeaf& leaf) const {
-    const auto both = sides_of(leaf);
-    if (!both) return false;
-    const auto rewritten = as_rewritten(both->first, both->second);
-    return rewritten && rewritten->difference <= kRounded;
+  /// How a weight is written otherwise; asked once.
+  const std::optional<RewrittenWeight>& rewritten(const OtherLeaf& leaf) {
+    const auto [found, fresh] = rewritten_.try_emplace(leaf.name);
+    if (!fresh) return found->second;
+    if (const auto both = sides_of(leaf)) found->second = as_rewritten(both->first, both->second);
+    if (found->second && found->second->difference <= kRounded) found->second->expected = {};
+    return found->second;
   }
 
   /// Weights that are not only written otherwise, with what they would be if they were.
-  [[nodiscard]] Parts faulty_among(const Parts& parts,
-                                   std::map<std::string, Tensor>* expected) const {
-    Parts faulty;
+  [[nodiscard]] std::map<std::string, Tensor> expected_of_faulty(const Parts& parts) {
+    std::map<std::string, Tensor> expected;
     for (const Part& part : parts) {
       if (part.leaf == nullptr) continue;
-      const auto both = sides_of(*part.leaf);
-      if (!both) continue;
-      std::optional<RewrittenWeight> rewritten = as_rewritten(both->first, both->second);
-      if (!rewritten || rewritten->difference <= kRounded) continue;
-      expected->emplace(part.leaf->name, std::move(rewritten->expected));
-      faulty.push_back(part);
+      const std::optional<RewrittenWeight>& one = rewritten(*part.leaf);
+      if (one && one->difference > kRounded) expected.emplace(part.leaf->name, one->expected);
     }
-    return faulty;
+    return expected;
   }
 
   /// Golden's weight and mine.
@@ -263,18 +245,13 @@ class Innocence {
     return std::pair(std::move(right), std::move(mine));
   }
 
-  static Effect effect_on(const Output& output, const Substitutes& others, const Replay& whole,
-                          const ValueJudge& values) {
-    const Result<Replayed> moved = whole.run(output.region, {.of_mine = others});
-    return moved ? values.effect(output.right, *moved, output.region.dtype) : Effect{};
-  }
-
   /// Of what the module returns, over what rounding explains.
   [[nodiscard]] static double most_excess(const Substitutes& others, const Outputs& outputs,
                                           const Replay& whole, const ValueJudge& values) {
     double most = 0;
     for (const Output& output : outputs) {
-      const Effect effect = effect_on(output, others, whole, values);
+      const Effect effect = values.effect(
+          output.right, whole.run(output.region, {.of_mine = others}), output.region.dtype);
       most = std::isnan(effect.relative) ? INFINITY : std::max(most, effect.excess);
     }
     return most;
@@ -290,7 +267,8 @@ class Innocence {
       const auto [found, fresh] = shown.try_emplace(run::layer_pattern(name), false);
       if (fresh) found->second = innocent && is_shown(part, outputs, whole, values);
       if (!found->second) {
-        if (part.leaf != nullptr && is_only_rewritten(*part.leaf))
+        const auto* one = part.leaf == nullptr ? nullptr : &rewritten(*part.leaf);
+        if (one != nullptr && *one && (*one)->difference <= kRounded)
           closed_.idle.insert(part.leaf->name);
         continue;
       }
@@ -308,38 +286,38 @@ class Innocence {
     if (!others.empty()) close_values_made_with(others);
   }
 
-  /// Alone it would have been seen; of a weight also with its difference's signs drawn: then the
-  /// difference is one that was made to have no effect.
   [[nodiscard]] bool is_shown(const Part& part, const Outputs& outputs, const Replay& whole,
                               const ValueJudge& values) const {
-    const auto shows = [&](const Substitutes& others) {
-      return std::ranges::any_of(outputs, [&](const Output& output) {
-        return effect_on(output, others, whole, values).is_shown();
+    std::vector<EffectOf> effects;
+    for (const Output& output : outputs) {
+      effects.emplace_back([&](const How& how) {
+        return values.effect(output.right, whole.run(output.region, how), output.region.dtype);
       });
-    };
-    if (shows(together({part}, {}))) return true;
-    if (part.leaf == nullptr) return false;
-    const Result<Tensor> drawn = with_drawn_signs(*part.leaf);
-    if (!drawn) return false;
-    Substitutes others;
-    for (const std::string& name : part.leaf->golden) others.made_leaves.emplace(name, &*drawn);
-    return shows(others);
-  }
-
-  [[nodiscard]] Result<Tensor> with_drawn_signs(const OtherLeaf& leaf) const {
-    ASSAY_TRY(const auto both, sides_of(leaf));
-    return with_signs_drawn(both.first, both.second);
+    }
+    return would_have_shown(
+        effects, {.of_mine = together({part}, {})},
+        [&]() -> Result<Drawn> {
+          if (part.leaf == nullptr) return fail(Errc::NotFound, "no signs to draw");
+          ASSAY_TRY(const auto both, sides_of(*part.leaf));
+          return with_signs_drawn(both.first, both.second);
+        },
+        [&](const Tensor& drawn) {
+          How how;
+          for (const std::string& name : part.leaf->golden)
+            how.of_mine.made_leaves.emplace(name, &drawn);
+          return how;
+        });
   }
 
   /// Values that are mine's weights' and arguments' doing, and nothing else's.
   void close_values_made_with(const Substitutes& innocent) {
-    const ValueJudge values(golden_, mine_, pairing_, of_scopes_, replay_, gate_, innocent);
+    const auto values = make_value_judge(all_.scene, replay_, FarOnes::Left, innocent);
     for (size_t i = 0; i < judged_.size(); ++i) {
-      if (!is_open(i)) continue;
+      if (!all_.is_open(i)) continue;
       const Result<Region> region = replay_.plan(i);
       if (!region || !reads_any(*region, innocent)) continue;
-      Judged again = values.judge(i);
-      if (again.finding || !again.step.reason.empty()) continue;
+      Judged again = values->judge(i);
+      if (!again.is_right()) continue;
       again.finding = std::move(judged_[i].finding);
       judged_[i] = std::move(again);
       closed_.values[i] = true;
@@ -379,7 +357,7 @@ class Innocence {
       const Scope& scope) const {
     std::map<std::string, std::vector<size_t>> open;
     for (size_t i = 0; i < judged_.size(); ++i) {
-      if (is_open(i) && modules_.is_within(i, scope.rank, scope.module))
+      if (all_.is_open(i) && modules_.is_within(i, scope.rank, scope.module))
         open[modules_.call_of(i).module].push_back(i);
     }
     return open;
@@ -400,7 +378,7 @@ class Innocence {
       if (!with) return std::nullopt;
       const Result<Replayed> moved = replay_.run(*with, {});
       if (!moved) return std::nullopt;
-      most = std::max(most, values.effect(output.right, *moved, output.region.dtype).excess);
+      most = std::max(most, values.effect(output.right, moved, output.region.dtype).excess);
       if (most > kHardlySeen) return std::nullopt;
       shown = shown || std::ranges::any_of(made, [&](size_t i) {
                 return drawn_shows(i, *with, output, whole, values);
@@ -411,16 +389,14 @@ class Innocence {
 
   [[nodiscard]] bool drawn_shows(size_t opening, const Region& with, const Output& output,
                                  const Replay& whole, const ValueJudge& values) const {
-    const Result<Region> region = whole.plan(opening);
-    if (!region) return false;
-    const Result<Replayed> golden = whole.run(*region, {});
-    const Result<Tensor> mine = load_use(mine_, use_of(mine_, replay_.boundaries()[opening]));
-    if (!golden || !mine) return false;
-    const Result<Tensor> drawn = with_signs_drawn(golden->reference, *mine);
-    if (!drawn) return false;
-    const Result<Replayed> moved =
-        replay_.run(with, {.of_mine = {.value = &*drawn, .boundary = opening}});
-    return moved && values.effect(output.right, *moved, output.region.dtype).is_shown();
+    const Result<Drawn> drawn = all_.drawn_value(opening, whole);
+    return drawn &&
+           values
+               .effect(
+                   output.right,
+                   replay_.run(with, {.of_mine = {.value = &drawn->tensor, .boundary = opening}}),
+                   output.region.dtype)
+               .is_shown();
   }
 
   // ---- What is wrong ----------------------------------------------------------------------------
@@ -437,12 +413,12 @@ class Innocence {
     if (!any) return;
     const std::vector<size_t> outputs = returned_by(scope);
     if (are_right(outputs, values, {})) return;
-    const ValueJudge with_values(golden_, mine_, pairing_, of_scopes_, replay_, gate_);
+    const auto with_values = make_value_judge(all_.scene, replay_, FarOnes::Left);
     for (const auto& [module, made] : open_values_in(scope)) {
       if (closed_.idle_values.contains(made.front()) || are_returned(made, outputs)) continue;
       std::vector<bool> unusable = dropped;
       for (const size_t i : made) unusable[i] = false;
-      if (!are_right(outputs, with_values, unusable)) continue;
+      if (!are_right(outputs, *with_values, unusable)) continue;
       for (const Part& part : parts_) {
         if (part.leaf != nullptr && is_of(part, scope.module) && !is_of(part, module) &&
             !are_made_with(made, part, whole))
@@ -462,10 +438,8 @@ class Innocence {
 
   [[nodiscard]] static bool are_right(const std::vector<size_t>& outputs, const ValueJudge& values,
                                       const std::vector<bool>& unusable) {
-    return std::ranges::all_of(outputs, [&](size_t output) {
-      const Judged judged = values.judge(output, unusable);
-      return !judged.finding && judged.step.reason.empty();
-    });
+    return std::ranges::all_of(
+        outputs, [&](size_t output) { return values.judge(output, unusable).is_right(); });
   }
 
   /// A value that the module hands on explains whatever is wrong there.
@@ -478,38 +452,20 @@ class Innocence {
     });
   }
 
+  const Openings& all_;
   const Program& golden_;
   const Program& mine_;
-  const Pairing& pairing_;
   const WalkOptions& options_;
-  WalkOptions of_scopes_;  // where only what may be right is judged carefully
   const Replay& replay_;
-  MemoryGate* gate_;
   const ModuleScopes& modules_;
   std::vector<Judged>& judged_;
   Closed& closed_;
-  Parts parts_;                      // that are open
-  std::set<std::string> rewritten_;  // golden's names of weights that are others
+  Parts parts_;                                                      // that are open
+  std::map<std::string, std::optional<RewrittenWeight>> rewritten_;  // by name of mine
 };
 
 }  // namespace
 
-Result<Tensor> with_signs_drawn(const Tensor& right, const Tensor& other) {
-  ASSAY_TRY(const reference::Wide wide, reference::widen(other.view));
-  ASSAY_TRY(reference::Wide made, reference::widen(right.view));
-  if (wide.size() != made.size()) return fail(Errc::Invalid, "another shape");
-  std::minstd_rand signs(1);
-  for (size_t i = 0; i < made.values.size(); ++i) {
-    const double difference = wide.values[i] - made.values[i];
-    made.values[i] += signs() % 2 == 0 ? difference : -difference;
-  }
-  return reference::to_tensor(std::move(made));
-}
-
-void set_aside_innocent(const Program& golden, const Program& mine, const Pairing& pairing,
-                        const WalkOptions& options, const Replay& replay, MemoryGate* gate,
-                        const ModuleScopes& modules, std::vector<Judged>* judged, Closed* closed) {
-  Innocence(golden, mine, pairing, options, replay, gate, modules, judged, closed).run();
-}
+void set_aside_innocent(Openings* all) { Innocence(all).run(); }
 
 }  // namespace assay::locate

@@ -73,9 +73,7 @@ bool shares_bytes(const Tensor& a, const Tensor& b) {
 
 bool sorts_in_open_order(const Call& call) {
   const std::string_view base = base_name(call.name);
-  const auto stable = call.arguments.find("stable");
-  const bool* promised =
-      stable == call.arguments.end() ? nullptr : std::get_if<bool>(&stable->second.value);
+  const bool* promised = argument_of<bool>(call.arguments, "stable");
   return (base == "sort" || base == "argsort") && (promised == nullptr || !*promised);
 }
 
@@ -301,11 +299,8 @@ TypeCounts Replay::types_of_products() const {
   TypeCounts types;
   for (const Operator& one : mine_.operators) {
     if (reference::aten::class_of(one.name) != reference::aten::OperatorClass::Product) continue;
-    for (const Use& output : one.outputs) {
-      if (output.record >= mine_.run->records.size()) continue;
-      const std::optional<DType>& type = mine_.run->records[output.record].dtype;
-      if (type && is_float(*type)) ++types[*type];
-    }
+    for (const Use& output : one.outputs)
+      if (const std::optional<DType> type = float_type(mine_, output)) ++types[*type];
   }
   return types;
 }
@@ -452,10 +447,8 @@ DType Replay::rounding_type(const Region& region) const {
     type = is_of_activations(mine_.products) ? DType::Float8E4M3FN : DType::BFloat16;
   for (const Region::Call& call : region.operators) {
     for (const Use& use : golden_.operators[call.op].outputs) {
-      if (use.record >= golden_.run->records.size()) continue;
-      const std::optional<DType>& made = golden_.run->records[use.record].dtype;
-      if (made && is_float(*made) && info(*made).element_bits <= 8 && is_narrower(*made, type))
-        type = *made;
+      const std::optional<DType> made = float_type(golden_, use);
+      if (made && info(*made).element_bits <= 8 && is_narrower(*made, type)) type = *made;
     }
   }
   return type;
@@ -878,12 +871,10 @@ class Replay::Machine {
   /// The type that an operator rounds its results to.
   [[nodiscard]] DType type_of(const Operator& one, const Region::Call& call) const {
     if (call.learned) return region_.dtype;
-    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
     DType type = region_.dtype;
     for (const Use& output : one.outputs) {
-      if (output.record >= records.size()) continue;
-      const std::optional<DType>& golden = records[output.record].dtype;
-      if (golden && is_float(*golden) && is_narrower(type, *golden)) type = *golden;
+      const std::optional<DType> golden = float_type(replay_.golden_, output);
+      if (golden && is_narrower(type, *golden)) type = *golden;
     }
     return type;
   }
@@ -991,8 +982,8 @@ class Replay::Machine {
   Status settle_choice(const Region::Call& call, const Call& exact, const Call& simulated,
                        const std::optional<Tensor>& chosen, std::vector<Tensor>* references,
                        std::vector<Tensor>* noisy, bool* order_open) {
-    const Tensor* scores = scores_of(exact);
-    const Tensor* noisy_scores = scores_of(simulated);
+    const Tensor* scores = argument_of<Tensor>(exact.arguments, "self");
+    const Tensor* noisy_scores = argument_of<Tensor>(simulated.arguments, "self");
     if (!reference::aten::has_open_order(exact.name) || scores == nullptr ||
         noisy_scores == nullptr || call.results.empty() || call.results.back() == kNone)
       return {};
@@ -1065,12 +1056,10 @@ class Replay::Machine {
 
   /// The float of eight bits that golden's cast goes to.
   [[nodiscard]] std::optional<DType> eight_bits_of(const Operator& one) const {
-    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
-    if (reference::aten::class_of(one.name) != OperatorClass::Cast || one.outputs.empty() ||
-        one.outputs.front().record >= records.size())
+    if (reference::aten::class_of(one.name) != OperatorClass::Cast || one.outputs.empty())
       return std::nullopt;
-    const std::optional<DType>& type = records[one.outputs.front().record].dtype;
-    return type && is_float(*type) && info(*type).element_bits == 8 ? type : std::nullopt;
+    const std::optional<DType> type = float_type(replay_.golden_, one.outputs.front());
+    return type && info(*type).element_bits == 8 ? type : std::nullopt;
   }
 
   /// Where rounding before the cast is n and a step of the cast U, about n / U of the values come
@@ -1100,7 +1089,7 @@ class Replay::Machine {
   /// True: its order is open.
   Result<bool> order_set(const std::optional<Tensor>& chosen, const Call& call,
                          std::vector<Tensor>* results) const {
-    const Tensor* self = scores_of(call);
+    const Tensor* self = argument_of<Tensor>(call.arguments, "self");
     if (self == nullptr || results->size() != 2) return true;
     if (chosen && takes_last_axis(call, self->view)) {
       ASSAY_TRY(auto ordered, in_order_of(results->back().view, chosen->view));
@@ -1138,7 +1127,7 @@ class Replay::Machine {
   /// Puts the places of equal values in golden's order, if that is one for these values, or turns
   /// them round.
   Status order_ties(const Operator& one, const Call& call, std::vector<Tensor>* results) {
-    const Tensor* self = scores_of(call);
+    const Tensor* self = argument_of<Tensor>(call.arguments, "self");
     if (self == nullptr || results->empty()) return {};
     ASSAY_TRY(const std::optional<Tensor> turned, turn_ties_round(call, *self, results->back()));
     if (!turned) return {};
@@ -1157,11 +1146,6 @@ class Replay::Machine {
               reference::aten::indices_select_same_values(call, *results, output, captured.view));
     if (fits) results->back() = std::move(captured);
     return {};
-  }
-
-  static const Tensor* scores_of(const Call& call) {
-    const auto found = call.arguments.find("self");
-    return found == call.arguments.end() ? nullptr : std::get_if<Tensor>(&found->second.value);
   }
 
   /// Views cost nothing to make again, and would keep what they look at.

@@ -34,10 +34,6 @@ bool needs_shapes_only(std::string_view name) {
          base.starts_with("new_");
 }
 
-uint64_t count_of(const run::TensorRecord& record) {
-  return record.shape ? static_cast<uint64_t>(element_count(*record.shape).value_or(0)) : 0;
-}
-
 }  // namespace
 
 /// The operators of a rank that ran in front of a record, as the index of the first one behind it.
@@ -251,7 +247,7 @@ class Replay::Planner {
     const run::TensorRecord& record = records[region_.values[at].record];
     const auto first = replay_.first_step_.find(record.rank);
     if (record.dtype && is_float(*record.dtype) && record.shape &&
-        record.shape->size() >= kCacheAxes && count_of(record) > 1 &&
+        record.shape->size() >= kCacheAxes && elements_of(record) > 1 &&
         first != replay_.first_step_.end() && first->second > 0)
       region_.from_before = true;
     return {};
@@ -352,8 +348,7 @@ class Replay::Planner {
     for (size_t at = 0; at < region_.values.size(); ++at) {
       const Region::Value& value = region_.values[at];
       if (value.record >= records.size()) continue;
-      const auto count = static_cast<int64_t>(
-          std::min<uint64_t>(count_of(records[value.record]), uint64_t{1} << 40));
+      const int64_t count = std::min(elements_of(records[value.record]), int64_t{1} << 40);
       const size_t begin = value.source == Source::Produced ? value.op : last_use[at];
       const bool view =
           value.source == Source::Produced &&
@@ -398,7 +393,7 @@ Result<Region> Replay::plan(size_t target, const std::vector<bool>& unusable, Ca
       });
   if (depends_on_data && !planner.carried().empty()) return plan(target, unusable, Carry::No);
   ASSAY_TRY(Region region, planner.finish());
-  region.bytes += 32 * count_of(record);
+  region.bytes += 32 * static_cast<uint64_t>(elements_of(record));
   return region;
 }
 

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
-#include <optional>
+#include <random>
 #include <tuple>
 
 #include "base/thread_pool.hpp"
 #include "locate/program/owner.hpp"
 #include "locate/replay/innocent_openings.hpp"
-#include "locate/replay/module_scopes.hpp"
 #include "measure/metrics.hpp"
+#include "reference/wide.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::locate {
@@ -20,47 +19,35 @@ namespace {
 
 class Closer {
  public:
-  Closer(const Program& golden, const Program& mine, const Pairing& pairing,
-         const WalkOptions& options, const Replay& replay, MemoryGate* gate,
-         const ModuleScopes& modules, std::vector<Judged>* judged)
-      : golden_(golden),
-        mine_(mine),
-        pairing_(pairing),
-        options_(options),
-        of_scopes_(options),
-        replay_(replay),
-        gate_(gate),
-        at_hand_(golden, mine, pairing, options, replay, gate),
-        modules_(modules),
-        judged_(*judged),
-        dropped_(judged->size(), false) {
-    of_scopes_.leaves_far_ones = true;
-    closed_.values.assign(judged->size(), false);
-    for (size_t i = 0; i < judged->size(); ++i) {
-      if ((*judged)[i].finding) open_.insert(i);
+  explicit Closer(Openings* all)
+      : all_(*all),
+        mine_(all->scene.mine),
+        options_(all->scene.options),
+        replay_(all->replay),
+        at_hand_(all->values),
+        modules_(all->modules),
+        judged_(all->judged),
+        closed_(all->closed),
+        dropped_(judged_.size(), false) {
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (judged_[i].finding) open_.insert(i);
     }
   }
 
-  Closed run() {
+  void run() {
     if (open_.size() > 1) close_between();
     // Golden's program is replayed with the weights of an engine's file: what that gives cannot
     // clear them, nor is it golden's function of a module.
-    if (mine_.engine != nullptr) return std::move(closed_);
+    if (mine_.engine != nullptr) return;
     if (!open_.empty()) {
       find_scopes();
       for (auto depth = scopes_.rbegin(); depth != scopes_.rend(); ++depth) close_at(depth->second);
       judge_readers();
     }
     close_parts();
-    return std::move(closed_);
   }
 
  private:
-  struct Turned {
-    Tensor value;
-    double rounding;  // what rounding explains of the difference
-  };
-
   /// Of every opening the calls around it whose outputs can be judged, by depth.
   void find_scopes() {
     for (const size_t i : open_) {
@@ -70,26 +57,12 @@ class Closer {
       if (!boundary.input && !own.leaf && !modules_.outputs_of(boundary.call).empty())
         scopes_[ModuleScopes::depth_of(module)].insert(boundary.call);
       while (!module.empty()) {
-        const size_t dot = module.rfind('.');
-        module = dot == std::string::npos ? std::string() : module.substr(0, dot);
+        module = module_around(module);
         const size_t call = modules_.call_around(own.rank, module, boundary.time);
         if (call != kNone && !modules_.outputs_of(call).empty())
           scopes_[ModuleScopes::depth_of(module)].insert(call);
       }
     }
-  }
-
-  /// Golden's names of parameters that are others.
-  [[nodiscard]] std::set<std::string> rewritten() const {
-    std::set<std::string> names;
-    for (const OtherLeaf& leaf : options_.other_leaves) {
-      if (!leaf.buffer) names.insert(leaf.golden.begin(), leaf.golden.end());
-    }
-    return names;
-  }
-
-  static bool is_right(const Judged& judged) {
-    return !judged.finding && judged.step.reason.empty();
   }
 
   /// Where the modules around were not captured, what lies between two values is the scope: judged
@@ -103,7 +76,7 @@ class Closer {
       if (judged_[i].handed_over && taken.contains(judged_[i].recorded.front())) taken.insert(i);
     }
     for (const size_t i : wrong) {
-      if (stopped()) return;
+      if (options_.stopped()) return;
       const std::set<size_t> passed = judge_without(i, taken);
       if (passed.empty()) continue;
       closed_.values[i] = true;
@@ -129,7 +102,7 @@ class Closer {
     std::set<size_t> values;
     for (size_t i = judged_.size(); i-- > 0;) {
       const Judged& judged = judged_[i];
-      if (is_right(judged) && (!judged.handed_over || values.contains(i)))
+      if (judged.is_right() && (!judged.handed_over || values.contains(i)))
         values.insert(judged.recorded.begin(), judged.recorded.end());
     }
     return values;
@@ -180,15 +153,14 @@ class Closer {
         modules_.drop_inside(scope.rank, scope.module, &dropped);
     }
     if (inside.empty()) return;
-    const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped,
-                        rewritten());
-    const ValueJudge values(golden_, mine_, pairing_, of_scopes_, replay, gate_);
-    std::map<size_t, Judged> outputs = judge_outputs(inside, values);
+    const Replay replay = all_.without(dropped);
+    const auto values = make_value_judge(all_.scene, replay, FarOnes::Left);
+    std::map<size_t, Judged> outputs = judge_outputs(inside, *values);
     for (const auto& [call, openings] : inside) {
       const bool right = std::ranges::all_of(
-          modules_.outputs_of(call), [&](size_t output) { return is_right(outputs.at(output)); });
+          modules_.outputs_of(call), [&](size_t output) { return outputs.at(output).is_right(); });
       if (right)
-        close(call, openings, dropped, replay, values, &outputs);
+        close(call, openings, dropped, replay, *values, &outputs);
       else
         for (const size_t i : openings) wrong_in_[i] = call;
     }
@@ -218,7 +190,7 @@ class Closer {
       }
     }
     parallel_for(order.size(), resolve_job_count(options_.jobs), [&](size_t k) {
-      if (stopped()) return;
+      if (options_.stopped()) return;
       outputs.at(order[k]) = values.judge(order[k]);
     });
     return outputs;
@@ -229,7 +201,7 @@ class Closer {
     const ModuleCall& scope = mine_.calls[call];
     size_t count = 0;
     for (const size_t i : openings) {
-      if (stopped() ||
+      if (options_.stopped() ||
           !(is_shown(i, call, dropped, replay, values) || is_made_of_inputs(i, replay, values)))
         continue;
       closed_.values[i] = true;
@@ -248,16 +220,11 @@ class Closer {
   bool is_made_of_inputs(size_t opening, const Replay& replay, const ValueJudge& values) const {
     const Result<Region> between = replay_.plan(opening), whole = replay.plan(opening);
     if (!between || !whole) return false;
-    const Result<Replayed> moved = replay_.run(*between, {}), right = replay.run(*whole, {});
-    return right && moved && values.effect(*right, *moved, whole->dtype).is_shown() &&
-           is_right(values.judge(opening));
+    const Result<Replayed> right = replay.run(*whole, {});
+    return right && values.effect(*right, replay_.run(*between, {}), whole->dtype).is_shown() &&
+           values.judge(opening).is_right();
   }
 
-  /// With mine's value in golden's program, and nothing else of what is inside the module, what the
-  /// module returns would be another. Or it would be with a difference as large whose signs are
-  /// drawn: then this one was made to have no effect, as what is added to all scores of a softmax.
-  /// That is also told by the two effects alone, where both drown: mine's moves what is returned by
-  /// no larger a part of what the drawn one does than rounding is of the difference.
   /// Asked once of a value in all steps, and of the same place in other layers only where the value
   /// is nearer to golden's than one that would have shown.
   bool is_shown(size_t opening, size_t call, const std::vector<bool>& dropped, const Replay& replay,
@@ -271,7 +238,7 @@ class Closer {
     if (!fresh) return found->second;
     const auto [least, first] = shown_from_.try_emplace(
         std::tuple(run::layer_pattern(scope), run::layer_pattern(own.module), slot, boundary.input),
-        std::numeric_limits<double>::infinity());
+        INFINITY);
     const double distance = judged_[opening].step.r;
     found->second = distance >= least->second ||
                     would_have_shown(opening, modules_.outputs_of(call), dropped, replay, values);
@@ -284,51 +251,36 @@ class Closer {
                                       const ValueJudge& values) const {
     std::vector<bool> unusable = dropped;
     unusable[opening] = false;
-    return std::ranges::any_of(outputs, [&](size_t output) {
+    std::vector<EffectOf> effects;
+    for (const size_t output : outputs) {
       const Result<Region> whole = replay.plan(output), with = replay_.plan(output, unusable);
-      if (!whole || !with) return false;
-      const Result<Replayed> right = replay.run(*whole, {});
-      const auto effect = [&](const How& how) {
-        const Result<Replayed> moved = replay_.run(*with, how);
-        return right && moved ? values.effect(*right, *moved, whole->dtype) : Effect{};
-      };
-      const Effect mine = effect({});
-      if (mine.is_shown()) return true;
-      const Result<Turned> turned = with_drawn_signs(opening, replay);
-      if (!turned) return false;
-      const Effect drawn = effect({.of_mine = {.value = &turned->value, .boundary = opening}});
-      const double rounding = at_hand_.limit() * turned->rounding;
-      return drawn.is_shown() || (rounding * kShown < 1 && !drawn.is_none() &&
-                                  mine.relative < rounding * drawn.relative);
-    });
-  }
-
-  /// What golden's program makes of the module's inputs there, and mine's difference from it with
-  /// other signs.
-  [[nodiscard]] Result<Turned> with_drawn_signs(size_t opening, const Replay& replay) const {
-    ASSAY_TRY(const Tensor mine, load_use(mine_, use_of(mine_, replay_.boundaries()[opening])));
-    ASSAY_TRY(const Region region, replay.plan(opening));
-    ASSAY_TRY(const Replayed golden, replay.run(region, {}));
-    ASSAY_TRY(Tensor drawn, with_signs_drawn(golden.reference, mine));
-    const double floor = measure::relative_l2(golden.reference.view, golden.simulated.view);
-    const double difference = measure::relative_l2(golden.reference.view, mine.view);
-    return Turned{std::move(drawn), floor / difference};
+      const Result<Replayed> right =
+          whole && with ? replay.run(*whole, {}) : fail(Errc::NotFound, "no program");
+      if (!right) continue;
+      effects.emplace_back([&, right = *right, with = *with, type = whole->dtype](const How& how) {
+        return values.effect(right, replay_.run(with, how), type);
+      });
+    }
+    return locate::would_have_shown(
+        effects, {}, [&] { return all_.drawn_value(opening, replay); },
+        [&](const Tensor& drawn) {
+          return How{.of_mine = {.value = &drawn, .boundary = opening}};
+        });
   }
 
   /// What was made of values inside of closed modules in other ways than by their outputs.
   void judge_readers() {
     if (open_.empty() || std::ranges::none_of(dropped_, std::identity())) return;
-    const Replay replay(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped_,
-                        rewritten());
-    const ValueJudge values(golden_, mine_, pairing_, options_, replay, gate_);
+    const Replay replay = all_.without(dropped_);
+    const auto values = make_value_judge(all_.scene, replay);
     for (const size_t i : std::set(open_)) {
-      if (stopped()) return;
+      if (options_.stopped()) return;
       Judged& judged = judged_[i];
-      values.add_carried(i, &judged);
+      values->add_carried(i, &judged);
       if (std::ranges::none_of(judged.recorded, [&](size_t one) { return dropped_[one]; }))
         continue;
-      Judged again = values.judge(i);
-      if (!is_right(again)) continue;
+      Judged again = values->judge(i);
+      if (!again.is_right()) continue;
       again.finding = std::move(judged.finding);
       judged = std::move(again);
       closed_.values[i] = true;
@@ -341,26 +293,25 @@ class Closer {
   /// them is right: mine computes with them in another way, or not with them.
   void close_parts() {
     if (options_.other_leaves.empty() && options_.other_arguments.empty()) return;
-    const bool dropped = std::ranges::any_of(dropped_, std::identity());
-    std::optional<Replay> around;  // without what is inside of closed modules
-    std::optional<ValueJudge> values_around;
-    if (dropped) {
-      around.emplace(golden_, mine_, replay_.boundaries(), options_.max_memory / 4, dropped_,
-                     rewritten());
-      values_around.emplace(golden_, mine_, pairing_, options_, *around, gate_);
-    }
-    around_ = dropped ? &*values_around : &at_hand_;
+    if (std::ranges::none_of(dropped_, std::identity())) return close_parts(replay_, at_hand_);
+    const Replay around = all_.without(dropped_);
+    close_parts(around, *make_value_judge(all_.scene, around));
+  }
+
+  /// around  without what is inside of closed modules
+  void close_parts(const Replay& around, const ValueJudge& values) {
+    around_ = &values;
     for (size_t i = 0; i < judged_.size(); ++i) {
       if (replay_.boundaries()[i].golden == kNoValue) continue;
       if (Result<Region> region = replay_.plan(i)) regions_.emplace(i, *std::move(region));
-      if (!dropped || dropped_[i]) continue;
-      if (Result<Region> region = around->plan(i)) regions_around_.emplace(i, *std::move(region));
+      if (&around == &replay_ || dropped_[i]) continue;
+      if (Result<Region> region = around.plan(i)) regions_around_.emplace(i, *std::move(region));
     }
     for (const OtherLeaf& leaf : options_.other_leaves) {
-      if (!stopped() && is_closed(leaf)) closed_.leaves.insert(leaf.name);
+      if (!options_.stopped() && is_closed(leaf)) closed_.leaves.insert(leaf.name);
     }
     for (const OtherArgument& one : options_.other_arguments) {
-      if (!stopped() && is_closed(one)) closed_.arguments.insert(one.mine);
+      if (!options_.stopped() && is_closed(one)) closed_.arguments.insert(one.mine);
     }
   }
 
@@ -404,7 +355,7 @@ class Closer {
     for (const auto& [i, region] : regions_around()) {
       if (!holds(region)) continue;
       any = true;
-      if (!closed_.values[i] && !is_right(judged_[i])) return false;
+      if (!closed_.values[i] && !judged_[i].is_right()) return false;
     }
     return any;
   }
@@ -428,21 +379,14 @@ class Closer {
     return idle;
   }
 
-  [[nodiscard]] bool stopped() const {
-    return options_.interrupted != nullptr && options_.interrupted->load();
-  }
-
-  const Program& golden_;
+  const Openings& all_;
   const Program& mine_;
-  const Pairing& pairing_;
   const WalkOptions& options_;
-  WalkOptions of_scopes_;  // where only what may be right is judged carefully
   const Replay& replay_;
-  MemoryGate* gate_;
-  ValueJudge at_hand_;  // on all values of mine
+  const ValueJudge& at_hand_;
   const ModuleScopes& modules_;
   std::vector<Judged>& judged_;
-  Closed closed_;
+  Closed& closed_;
   std::set<size_t> open_;                      // boundaries
   std::map<size_t, size_t> wrong_in_;          // of them, the outermost call whose output is wrong
   std::vector<bool> dropped_;                  // boundaries inside of modules that closed something
@@ -457,15 +401,68 @@ class Closer {
 
 }  // namespace
 
-Closed close_openings(const Program& golden, const Program& mine, const Pairing& pairing,
-                      const WalkOptions& options, const Replay& replay, MemoryGate* gate,
+Replay Openings::without(const std::vector<bool>& dropped) const {
+  std::set<std::string> rewritten;
+  for (const OtherLeaf& leaf : scene.options.other_leaves) {
+    if (!leaf.buffer) rewritten.insert(leaf.golden.begin(), leaf.golden.end());
+  }
+  return {scene.golden, scene.mine,          replay.boundaries(), scene.options.max_memory / 4,
+          dropped,      std::move(rewritten)};
+}
+
+Result<Drawn> Openings::drawn_value(size_t boundary, const Replay& around) const {
+  ASSAY_TRY(const Tensor own,
+            load_use(scene.mine, use_of(scene.mine, replay.boundaries()[boundary])));
+  ASSAY_TRY(const Region region, around.plan(boundary));
+  ASSAY_TRY(const Replayed right, around.run(region, {}));
+  ASSAY_TRY(Drawn drawn, with_signs_drawn(right.reference, own));
+  const double floor = measure::relative_l2(right.reference.view, right.simulated.view);
+  drawn.rounding = values.limit() * floor / measure::relative_l2(right.reference.view, own.view);
+  return drawn;
+}
+
+Result<Drawn> with_signs_drawn(const Tensor& right, const Tensor& other) {
+  ASSAY_TRY(const reference::Wide wide, reference::widen(other.view));
+  ASSAY_TRY(reference::Wide made, reference::widen(right.view));
+  if (wide.size() != made.size()) return fail(Errc::Invalid, "another shape");
+  std::minstd_rand signs(1);
+  for (size_t i = 0; i < made.values.size(); ++i) {
+    const double difference = wide.values[i] - made.values[i];
+    made.values[i] += signs() % 2 == 0 ? difference : -difference;
+  }
+  return Drawn{reference::to_tensor(std::move(made))};
+}
+
+bool would_have_shown(const std::vector<EffectOf>& outputs, const How& alone,
+                      const std::function<Result<Drawn>()>& draw,
+                      const std::function<How(const Tensor&)>& with) {
+  std::vector<double> relative;
+  for (const EffectOf& effect : outputs) {
+    const Effect mine = effect(alone);
+    if (mine.is_shown()) return true;
+    relative.push_back(mine.relative);
+  }
+  const Result<Drawn> drawn = draw();
+  if (!drawn) return false;
+  const How how = with(drawn->tensor);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Effect effect = outputs[i](how);
+    if (effect.is_shown() || (drawn->rounding * kShown < 1 && !effect.is_none() &&
+                              relative[i] < drawn->rounding * effect.relative))
+      return true;
+  }
+  return false;
+}
+
+Closed close_openings(const Scene& scene, const Replay& replay, const ValueJudge& values,
                       std::vector<Judged>* judged) {
-  const ModuleScopes modules(mine, replay);
-  Closed closed = Closer(golden, mine, pairing, options, replay, gate, modules, judged).run();
+  const ModuleScopes modules(scene.mine, replay);
+  Openings all{scene, replay, values, modules, *judged};
+  all.closed.values.assign(judged->size(), false);
+  Closer(&all).run();
   // Golden's program is replayed with the weights of an engine's file.
-  if (mine.engine == nullptr)
-    set_aside_innocent(golden, mine, pairing, options, replay, gate, modules, judged, &closed);
-  return closed;
+  if (scene.mine.engine == nullptr) set_aside_innocent(&all);
+  return std::move(all.closed);
 }
 
 }  // namespace assay::locate

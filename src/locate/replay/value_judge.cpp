@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "locate/judge/other_integers.hpp"
 #include "locate/noise/narrow_products.hpp"
@@ -123,30 +122,32 @@ bool has_last_rows(const Dims& mine, const Dims& golden) {
   return mine == as_many;
 }
 
-class ValueJudge::Bench {
+namespace {
+
+class Bench : public ValueJudge {
  public:
-  Bench(const Program& golden, const Program& mine, const Pairing& pairing,
-        const WalkOptions& options, const Replay& replay, MemoryGate* gate, Substitutes of_mine)
-      : golden_(golden),
-        mine_(mine),
-        pairing_(pairing),
-        options_(options),
-        limit_(options.r_limit > 0                     ? options.r_limit
-               : options.level == CaptureLevel::Layers ? kLayerLimit
-                                                       : kLimit),
-        element_limit_(options.r_element_limit > 0             ? options.r_element_limit
-                       : options.level == CaptureLevel::Layers ? kLayerElementLimit
-                                                               : kElementLimit),
+  Bench(const Scene& scene, const Replay& replay, FarOnes far_ones, Substitutes of_mine)
+      : golden_(scene.golden),
+        mine_(scene.mine),
+        pairing_(scene.pairing),
+        options_(scene.options),
+        limit_(options_.r_limit > 0                     ? options_.r_limit
+               : options_.level == CaptureLevel::Layers ? kLayerLimit
+                                                        : kLimit),
+        element_limit_(options_.r_element_limit > 0             ? options_.r_element_limit
+                       : options_.level == CaptureLevel::Layers ? kLayerElementLimit
+                                                                : kElementLimit),
         replay_(replay),
-        gate_(gate),
+        gate_(scene.gate),
+        far_ones_(far_ones),
         of_mine_(std::move(of_mine)),
         // Both were given the same inputs; of the run under test they may not have been captured.
-        paddings_(Padding::of_steps(golden)),
-        has_ranks_(pair::ranks_of(*golden.run).size() > 1) {}
+        paddings_(Padding::of_steps(golden_)),
+        has_ranks_(pair::ranks_of(*golden_.run).size() > 1) {}
 
-  [[nodiscard]] double limit() const { return limit_; }
+  [[nodiscard]] double limit() const override { return limit_; }
 
-  [[nodiscard]] Judged judge(size_t i, const std::vector<bool>& unusable) const {
+  [[nodiscard]] Judged judge(size_t i, const std::vector<bool>& unusable) const override {
     const Boundary& boundary = replay_.boundaries()[i];
     Judged judged;
     judged.step.call = boundary.call;
@@ -161,7 +162,7 @@ class ValueJudge::Bench {
     return judged;
   }
 
-  void add_carried(size_t i, Judged* judged) const {
+  void add_carried(size_t i, Judged* judged) const override {
     if (judged->carried.empty()) return;
     const Result<Region> whole = replay_.plan(i, {}, Carry::No);
     if (!whole) return;  // it was planned before, with the same operators
@@ -172,30 +173,31 @@ class ValueJudge::Bench {
     }
   }
 
-  [[nodiscard]] Effect effect(const Replayed& right, const Replayed& moved, DType dtype) const {
-    if (!(right.reference.view.shape == moved.reference.view.shape))
-      return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  [[nodiscard]] Effect effect(const Replayed& right, const Result<Replayed>& moved,
+                              DType dtype) const override {
+    if (!moved) return {};
+    const TensorView& view = moved->reference.view;
+    if (!(right.reference.view.shape == view.shape)) return {INFINITY, INFINITY};
     const Result<Gap> gap =
-        measure_gap(moved.reference.view, right.reference.view, right.simulated.view, dtype, false);
+        measure_gap(view, right.reference.view, right.simulated.view, dtype, false);
     if (!gap) return {};
-    return {excess_of_whole(*gap),
-            measure::relative_l2(right.reference.view, moved.reference.view)};
+    return {excess_of_whole(*gap), measure::relative_l2(right.reference.view, view)};
   }
 
-  [[nodiscard]] Effect effect(const Region& region, const Substitutes& others) const {
+  [[nodiscard]] Effect effect(const Region& region, const Substitutes& others) const override {
     const Result<Replayed> right = replay_.run(region, {});
-    const Result<Replayed> moved = replay_.run(region, {.of_mine = others});
-    return right && moved ? effect(*right, *moved, region.dtype) : Effect{};
+    return right ? effect(*right, replay_.run(region, {.of_mine = others}), region.dtype)
+                 : Effect{};
   }
 
-  [[nodiscard]] Result<Tensor> reference(size_t i) const {
+  [[nodiscard]] Result<Tensor> reference(size_t i) const override {
     ASSAY_TRY(const Region region, replay_.plan(i, {}));
     ASSAY_TRY(Replayed replayed, run(region, {}));
     return std::move(replayed.reference);
   }
 
   /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
-  [[nodiscard]] std::string shape_difference(size_t number) const {
+  [[nodiscard]] std::string shape_difference(size_t number) const override {
     const Boundary& boundary = replay_.boundaries()[number];
     const run::TensorRecord& mine = mine_.run->records[use_of(mine_, boundary).record];
     const run::TensorRecord& golden = golden_.run->records[boundary.golden_record];
@@ -677,21 +679,21 @@ class ValueJudge::Bench {
     if (boundary.last_rows && has_last_rows(value.view.shape, golden.reference.view.shape))
       return measure_gap(value.view, last_rows(golden.reference, value),
                          last_rows(golden.simulated, value), dtype, masks, noise);
+    const auto of_rows = [&](const auto& some) -> Result<Gap> {
+      ASSAY_TRY(const Tensor mine, some_rows(value, some));
+      ASSAY_TRY(const Tensor reference, some_rows(golden.reference, some));
+      ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, some));
+      return measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise);
+    };
     if (const auto shown = shown_rows(boundary, value);
         shown && value.view.shape == golden.reference.view.shape) {
-      ASSAY_TRY(const Tensor mine, some_rows(value, *shown));
-      ASSAY_TRY(const Tensor reference, some_rows(golden.reference, *shown));
-      ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, *shown));
-      return measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise);
+      return of_rows(*shown);
     }
     const auto rows = mine_.computed_rows.find(use_of(mine_, boundary).record);
     if (rows == mine_.computed_rows.end())
       return measure_gap(value.view, golden.reference.view, golden.simulated.view, dtype, masks,
                          noise);
-    ASSAY_TRY(const Tensor mine, some_rows(value, rows->second));
-    ASSAY_TRY(const Tensor reference, some_rows(golden.reference, rows->second));
-    ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, rows->second));
-    ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise));
+    ASSAY_TRY(Gap gap, of_rows(rows->second));
     // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually
     // is.
     const double usual = measure::relative_l2(golden.reference.view, golden.simulated.view);
@@ -765,7 +767,7 @@ class ValueJudge::Bench {
   [[nodiscard]] bool is_beyond(const Gap& gap) const { return excess(gap) > 1; }
 
   [[nodiscard]] bool is_left(const Gap& gap) const {
-    return options_.leaves_far_ones && excess(gap) > kShown;
+    return far_ones_ == FarOnes::Left && excess(gap) > kShown;
   }
 
   [[nodiscard]] double excess(const Gap& gap) const {
@@ -867,34 +869,17 @@ class ValueJudge::Bench {
   double element_limit_;
   const Replay& replay_;
   MemoryGate* gate_;
+  FarOnes far_ones_;
   Substitutes of_mine_;
   std::map<int64_t, Padding> paddings_;  // by step
   bool has_ranks_;                       // golden is of several
 };
 
-ValueJudge::ValueJudge(const Program& golden, const Program& mine, const Pairing& pairing,
-                       const WalkOptions& options, const Replay& replay, MemoryGate* gate,
-                       Substitutes of_mine)
-    : bench_(std::make_unique<const Bench>(golden, mine, pairing, options, replay, gate,
-                                           std::move(of_mine))) {}
-ValueJudge::~ValueJudge() = default;
+}  // namespace
 
-double ValueJudge::limit() const { return bench_->limit(); }
-Judged ValueJudge::judge(size_t boundary, const std::vector<bool>& unusable) const {
-  return bench_->judge(boundary, unusable);
-}
-void ValueJudge::add_carried(size_t boundary, Judged* judged) const {
-  bench_->add_carried(boundary, judged);
-}
-Effect ValueJudge::effect(const Replayed& right, const Replayed& moved, DType dtype) const {
-  return bench_->effect(right, moved, dtype);
-}
-Effect ValueJudge::effect(const Region& region, const Substitutes& others) const {
-  return bench_->effect(region, others);
-}
-Result<Tensor> ValueJudge::reference(size_t boundary) const { return bench_->reference(boundary); }
-std::string ValueJudge::shape_difference(size_t boundary) const {
-  return bench_->shape_difference(boundary);
+std::unique_ptr<const ValueJudge> make_value_judge(const Scene& scene, const Replay& replay,
+                                                   FarOnes far_ones, Substitutes of_mine) {
+  return std::make_unique<const Bench>(scene, replay, far_ones, std::move(of_mine));
 }
 
 }  // namespace assay::locate

@@ -45,6 +45,7 @@ struct Judged {
   std::vector<size_t> carried;    // values of earlier steps, see Replay::carried()
   bool order_open = false;        // in an order of its own: says nothing about golden's values
   bool handed_over = false;       // it is a value that was recorded before
+  [[nodiscard]] bool is_right() const { return !finding && step.reason.empty(); }
 };
 
 /// What a difference moves a value by if nothing undoes it, over what rounding explains, from which
@@ -66,36 +67,48 @@ struct Effect {
   [[nodiscard]] bool is_none() const { return relative < 1e-10; }
 };
 
+/// What a walk asks about; all outlive it.
+struct Scene {
+  const Program& golden;
+  const Program& mine;
+  const Pairing& pairing;
+  const WalkOptions& options;
+  MemoryGate* gate;
+};
+
+/// What is several times beyond the limit may be left untried in other ways of rounding: a whole
+/// module that is so far off closes nothing.
+enum class FarOnes : uint8_t { Tried, Left };
+
 /// Threads may share it.
 class ValueJudge {
  public:
-  /// All outlive it.
-  ///
-  /// of_mine  what golden's program has of mine in all that is judged
-  ValueJudge(const Program& golden, const Program& mine, const Pairing& pairing,
-             const WalkOptions& options, const Replay& replay, MemoryGate* gate,
-             Substitutes of_mine = {});
-  ~ValueJudge();
-  ValueJudge(const ValueJudge&) = delete;
-  ValueJudge& operator=(const ValueJudge&) = delete;
+  virtual ~ValueJudge() = default;
 
   /// Of WalkStep::r.
-  [[nodiscard]] double limit() const;
+  [[nodiscard]] virtual double limit() const = 0;
   /// unusable  values of mine that nothing may be judged on
-  [[nodiscard]] Judged judge(size_t boundary, const std::vector<bool>& unusable = {}) const;
+  [[nodiscard]] virtual Judged judge(size_t boundary,
+                                     const std::vector<bool>& unusable = {}) const = 0;
   /// Names the values of mine that a value was judged on by way of earlier steps, too.
-  void add_carried(size_t boundary, Judged* judged) const;
-  [[nodiscard]] Effect effect(const Replayed& right, const Replayed& moved, DType dtype) const;
+  virtual void add_carried(size_t boundary, Judged* judged) const = 0;
+  /// None where `moved` could not be run.
+  [[nodiscard]] virtual Effect effect(const Replayed& right, const Result<Replayed>& moved,
+                                      DType dtype) const = 0;
   /// Of parts of mine in golden's program; none where that cannot be run.
-  [[nodiscard]] Effect effect(const Region& region, const Substitutes& others) const;
+  [[nodiscard]] virtual Effect effect(const Region& region, const Substitutes& others) const = 0;
   /// What golden's program makes of mine's values there.
-  [[nodiscard]] Result<Tensor> reference(size_t boundary) const;
+  [[nodiscard]] virtual Result<Tensor> reference(size_t boundary) const = 0;
   /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
-  [[nodiscard]] std::string shape_difference(size_t boundary) const;
-
- private:
-  class Bench;
-  std::unique_ptr<const Bench> bench_;
+  [[nodiscard]] virtual std::string shape_difference(size_t boundary) const = 0;
 };
+
+/// Scene and replay outlive it.
+///
+/// of_mine  what golden's program has of mine in all that is judged
+[[nodiscard]] std::unique_ptr<const ValueJudge> make_value_judge(const Scene& scene,
+                                                                 const Replay& replay,
+                                                                 FarOnes far_ones = FarOnes::Tried,
+                                                                 Substitutes of_mine = {});
 
 }  // namespace assay::locate

@@ -44,7 +44,7 @@ class Walker {
         options_(options),
         replay_(golden, mine, find_boundaries(), options.max_memory / 4),
         gate_(options.max_memory - options.max_memory / 4),
-        values_(golden, mine, pairing, options, replay_, &gate_) {}
+        values_(make_value_judge(scene_, replay_)) {}
 
   Result<Walk> run() {
     const std::vector<Boundary>& boundaries = replay_.boundaries();
@@ -53,28 +53,26 @@ class Walker {
     size_t done = 0;
     const std::vector<size_t> order = largest_first();
     parallel_for(boundaries.size(), resolve_job_count(options_.jobs), [&](size_t place) {
-      if (options_.interrupted != nullptr && options_.interrupted->load()) return;
+      if (options_.stopped()) return;
       if (!options_.probes.empty() && !std::ranges::binary_search(options_.probes, order[place])) {
         judged_[order[place]].step.reason = "not asked";
         return;
       }
-      judged_[order[place]] = values_.judge(order[place]);
+      judged_[order[place]] = values_->judge(order[place]);
       if (options_.progress) {
         const std::scoped_lock lock(progress_mutex);
         options_.progress(++done, boundaries.size());
       }
     });
-    if (options_.interrupted != nullptr && options_.interrupted->load())
-      return fail(Errc::Interrupted, "interrupted");
+    if (options_.stopped()) return fail(Errc::Interrupted, "interrupted");
     judge_products();
     if (!options_.probes.empty() || (options_.stops_at_narrow_products && are_narrow_)) {
       closed_.values.assign(judged_.size(), false);
       return collect();
     }
     judge_around_open_orders();
-    closed_ = close_openings(golden_, mine_, pairing_, options_, replay_, &gate_, &judged_);
-    if (options_.interrupted != nullptr && options_.interrupted->load())
-      return fail(Errc::Interrupted, "interrupted");
+    closed_ = close_openings(scene_, replay_, *values_, &judged_);
+    if (options_.stopped()) return fail(Errc::Interrupted, "interrupted");
     find_path();
     return collect();
   }
@@ -101,9 +99,7 @@ class Walker {
   /// (logits): begun last, one would keep a thread busy long after the others.
   [[nodiscard]] std::vector<size_t> largest_first() const {
     const auto elements = [this](size_t i) {
-      const run::TensorRecord& record =
-          mine_.run->records[use_of(mine_, replay_.boundaries()[i]).record];
-      return record.shape ? element_count(*record.shape).value_or(0) : 0;
+      return elements_of(mine_.run->records[use_of(mine_, replay_.boundaries()[i]).record]);
     };
     int64_t largest = 0;
     for (size_t i = 0; i < judged_.size(); ++i) largest = std::max(largest, elements(i));
@@ -173,14 +169,14 @@ class Walker {
     if (std::ranges::none_of(judged_, &Judged::order_open)) return;
     judge_by_whole_calls();
     std::vector<bool> unusable(judged_.size(), false);
-    for (size_t i = 0; i < judged_.size(); ++i) values_.add_carried(i, &judged_[i]);
+    for (size_t i = 0; i < judged_.size(); ++i) values_->add_carried(i, &judged_[i]);
     for (size_t i = 0; i < judged_.size(); ++i) {
       unusable[i] = judged_[i].order_open;
       const bool built_on =
           std::ranges::any_of(judged_[i].recorded, [&](size_t other) { return unusable[other]; });
       if (!built_on) continue;
       if (judged_[i].finding || judged_[i].order_open) {
-        judged_[i] = values_.judge(i, unusable);
+        judged_[i] = values_->judge(i, unusable);
         unusable[i] = judged_[i].order_open;
       } else {
         unusable[i] = true;
@@ -205,7 +201,7 @@ class Walker {
         any = any || unusable[k];
       }
       if (!any) continue;
-      Judged whole = values_.judge(i, unusable);
+      Judged whole = values_->judge(i, unusable);
       if (!whole.order_open) judged_[i] = std::move(whole);
     }
   }
@@ -224,7 +220,7 @@ class Walker {
     }
     if (ratios.size() < kFewest) return;
     const auto beyond = static_cast<size_t>(
-        std::ranges::count_if(ratios, [this](double r) { return r > values_.limit(); }));
+        std::ranges::count_if(ratios, [this](double r) { return r > values_->limit(); }));
     const auto middle = [](std::vector<double>& all) {
       std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2));
       return all[all.size() / 2];
@@ -259,7 +255,7 @@ class Walker {
       if (boundary.input || boundary.reshaped == kNoValue) continue;
       const auto inputs = same_inputs.find(boundary.call);
       if (inputs == same_inputs.end() ? has_other_features(boundary) : inputs->second)
-        texts.push_back(values_.shape_difference(i));
+        texts.push_back(values_->shape_difference(i));
     }
     return texts;
   }
@@ -271,24 +267,23 @@ class Walker {
       return false;
     for (size_t i = 0; i < one.outputs.size(); ++i) {
       const Use& output = one.outputs[i];
-      if (output.record >= golden_.run->records.size()) continue;
-      const run::TensorRecord& record = golden_.run->records[output.record];
-      if (record.dtype && is_float(*record.dtype) &&
+      if (float_type(golden_, output) &&
           (output.value == kNoValue || replay_.values().is_made(output.value, {op, i})))
         return true;
     }
     return false;
   }
 
-  /// Adds the operators behind values of earlier steps.
-  void cover_carried(std::vector<size_t> numbers, std::set<size_t>* seen,
-                     std::set<size_t>* covered) const {
+  /// Calls take(Carried) for values of earlier steps and those behind them, each once.
+  template <typename Take>
+  void for_each_carried(std::vector<size_t> numbers, std::set<size_t>* seen,
+                        const Take& take) const {
     while (!numbers.empty()) {
       const size_t number = numbers.back();
       numbers.pop_back();
       if (!seen->insert(number).second) continue;
       const Carried& earlier = replay_.carried(number);
-      covered->insert(earlier.operators.begin(), earlier.operators.end());
+      take(earlier);
       numbers.insert(numbers.end(), earlier.carried.begin(), earlier.carried.end());
     }
   }
@@ -311,7 +306,9 @@ class Walker {
       if (judged_[i].step.on_path) continue;
       judged_[i].step.on_path = true;
       open.insert(open.end(), judged_[i].recorded.begin(), judged_[i].recorded.end());
-      add_recorded_earlier(judged_[i].carried, &carried, &open);
+      for_each_carried(judged_[i].carried, &carried, [&](const Carried& earlier) {
+        open.insert(open.end(), earlier.recorded.begin(), earlier.recorded.end());
+      });
     }
   }
 
@@ -338,31 +335,15 @@ class Walker {
     return kNone;
   }
 
-  void add_recorded_earlier(std::vector<size_t> numbers, std::set<size_t>* seen,
-                            std::vector<size_t>* boundaries) const {
-    while (!numbers.empty()) {
-      const size_t number = numbers.back();
-      numbers.pop_back();
-      if (!seen->insert(number).second) continue;
-      const Carried& earlier = replay_.carried(number);
-      boundaries->insert(boundaries->end(), earlier.recorded.begin(), earlier.recorded.end());
-      numbers.insert(numbers.end(), earlier.carried.begin(), earlier.carried.end());
-    }
-  }
-
   /// Reals that golden's model returned in steps that mine has, with the call.
   [[nodiscard]] std::vector<std::pair<size_t, Use>> outputs_of_model() const {
-    std::set<std::pair<int, int64_t>> captured;
-    for (const ModuleCall& call : mine_.calls) captured.emplace(call.rank, call.step);
+    const std::set<std::pair<int, int64_t>> captured = captured_steps(mine_);
     std::vector<std::pair<size_t, Use>> outputs;
     for (size_t i = 0; i < golden_.calls.size(); ++i) {
       const ModuleCall& call = golden_.calls[i];
       if (!call.module.empty() || !captured.contains({call.rank, call.step})) continue;
-      for (const Use& use : call.outputs) {
-        if (use.record >= golden_.run->records.size()) continue;
-        const std::optional<DType>& type = golden_.run->records[use.record].dtype;
-        if (type && is_float(*type)) outputs.emplace_back(i, use);
-      }
+      for (const Use& use : call.outputs)
+        if (float_type(golden_, use)) outputs.emplace_back(i, use);
     }
     return outputs;
   }
@@ -376,13 +357,13 @@ class Walker {
     constexpr size_t kExplained = 4;  // a screen shows as many
     const Finding& finding = *judged_[i].finding;
     if (finding.kind != FindingKind::Gap || walk->references.size() >= kExplained) return;
-    if (Result<Tensor> made = values_.reference(i))
+    if (Result<Tensor> made = values_->reference(i))
       walk->references.emplace(finding.mine_record, *std::move(made));
   }
 
   Walk collect() {
     Walk walk;
-    walk.limit = values_.limit();
+    walk.limit = values_->limit();
     walk.are_narrow = are_narrow_;
     walk.are_explained = are_explained_;
     walk.missing_outputs = std::move(missing_outputs_);
@@ -406,7 +387,9 @@ class Walker {
       if (judged.step.reason.empty()) {
         ++walk.judged;
         covered.insert(judged.operators.begin(), judged.operators.end());
-        cover_carried(judged.carried, &carried, &covered);
+        for_each_carried(judged.carried, &carried, [&](const Carried& earlier) {
+          covered.insert(earlier.operators.begin(), earlier.operators.end());
+        });
       } else {
         ++walk.unjudged[judged.step.reason];
       }
@@ -419,8 +402,7 @@ class Walker {
     walk.covered.assign(golden_.operators.size(), false);
     for (const size_t op : covered) walk.covered[op] = true;
     // Steps that mine did not capture are nobody's business here.
-    std::set<std::pair<int, int64_t>> captured;
-    for (const ModuleCall& call : mine_.calls) captured.emplace(call.rank, call.step);
+    const std::set<std::pair<int, int64_t>> captured = captured_steps(mine_);
     for (size_t op = 0; op < golden_.operators.size(); ++op) {
       const Operator& one = golden_.operators[op];
       if (!captured.contains({one.rank, one.step}) || !produces_floats(op)) continue;
@@ -439,7 +421,8 @@ class Walker {
   const WalkOptions& options_;
   Replay replay_;
   MemoryGate gate_;
-  ValueJudge values_;
+  const Scene scene_{golden_, mine_, pairing_, options_, &gate_};
+  std::unique_ptr<const ValueJudge> values_;
   std::vector<Judged> judged_;
   std::vector<std::string> missing_outputs_;
   Closed closed_;

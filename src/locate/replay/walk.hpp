@@ -60,14 +60,12 @@ struct WalkOptions {
   bool stops_at_narrow_products = false;
   /// Only these of Walk::steps, ascending, each in one way: for Walk::are_explained. Empty: all.
   std::vector<size_t> probes;
-  /// What is several times beyond the limit is not tried in other ways of rounding: a whole module
-  /// that is so far off closes nothing.
-  bool leaves_far_ones = false;
   /// What pair tests found to be others.
   std::vector<OtherLeaf> other_leaves;
   std::vector<OtherArgument> other_arguments;
   std::function<void(size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
+  [[nodiscard]] bool stopped() const { return interrupted != nullptr && interrupted->load(); }
 };
 
 struct Walk {

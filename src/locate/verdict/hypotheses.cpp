@@ -48,6 +48,9 @@ struct Axis {
   int64_t outer = 1;
   int64_t size = 1;
   int64_t inner = 1;
+  [[nodiscard]] size_t place_of(int64_t flat) const {
+    return static_cast<size_t>(flat / inner % size);
+  }
 };
 Axis around(const Dims& shape, size_t axis) {
   Axis result;
@@ -97,6 +100,17 @@ class Search {
   [[nodiscard]] double right(int64_t i) const { return right_.data()[i]; }
   [[nodiscard]] double wrong(int64_t i) const { return wrong_.data()[i]; }
 
+  /// What is left where undone(i) is what wrong(i) would be without the mistake.
+  template <typename Undone>
+  [[nodiscard]] double error_of(const Undone& undone) const {
+    double sum = 0;
+    for (int64_t i = 0; i < count(); ++i) {
+      const double d = undone(i) - right(i);
+      sum += d * d;
+    }
+    return relative(sum, right_square_);
+  }
+
   /// Norms and slope; false where there is nothing to explain, or nothing to explain it with.
   bool prepare() {
     double product = 0;
@@ -138,12 +152,7 @@ class Search {
 
   /// What is left when wrong = factor * right is undone.
   [[nodiscard]] double error_after_factor(double factor) const {
-    double sum = 0;
-    for (int64_t i = 0; i < count(); ++i) {
-      const double d = wrong(i) / factor - right(i);
-      sum += d * d;
-    }
-    return relative(sum, right_square_);
+    return error_of([&](int64_t i) { return wrong(i) / factor; });
   }
 
   bool try_sign() {
@@ -168,12 +177,7 @@ class Search {
     double mean = 0;
     for (int64_t i = 0; i < count(); ++i) mean += wrong(i) - right(i);
     mean /= static_cast<double>(count());
-    double sum = 0;
-    for (int64_t i = 0; i < count(); ++i) {
-      const double d = wrong(i) - mean - right(i);
-      sum += d * d;
-    }
-    return offer(relative(sum, right_square_),
+    return offer(error_of([&](int64_t i) { return wrong(i) - mean; }),
                  [&] { return "a constant " + number(mean) + " is added"; });
   }
 
@@ -201,14 +205,11 @@ class Search {
         products[static_cast<size_t>(j)] += wrong(i) * right(i);
         squares[static_cast<size_t>(j)] += right(i) * right(i);
       });
-      double sum = 0;
-      for_each_value(axis, [&](int64_t j, int64_t i) {
-        const auto place = static_cast<size_t>(j);
+      const double error = error_of([&](int64_t i) {
+        const size_t place = axis.place_of(i);
         const double factor = squares[place] > 0 ? products[place] / squares[place] : 1;
-        const double d = factor == 0 ? right(i) : wrong(i) / factor - right(i);
-        sum += d * d;
+        return factor == 0 ? 0 : wrong(i) / factor;
       });
-      const double error = relative(sum, right_square_);
       if (places_that_are_wrong(axis).size() < products.size()) continue;  // told better by place
       offer(error, [&] {
         return "every place of " + axis_text(k) + " has a factor of its own" +
@@ -228,12 +229,7 @@ class Search {
       });
       for (double& mean : means) mean /= static_cast<double>(axis.outer * axis.inner);
       if (2 * places_that_are_wrong(axis).size() < means.size()) continue;  // told better by place
-      double sum = 0;
-      for_each_value(axis, [&](int64_t j, int64_t i) {
-        const double d = wrong(i) - means[static_cast<size_t>(j)] - right(i);
-        sum += d * d;
-      });
-      offer(relative(sum, right_square_), [&] {
+      offer(error_of([&](int64_t i) { return wrong(i) - means[axis.place_of(i)]; }), [&] {
         return "the difference is the same number for each place of " + axis_text(k) +
                of_features(k, "bias");
       });
@@ -483,13 +479,7 @@ class Search {
   /// Error of all values but those that `excluded` names.
   template <typename Excluded>
   [[nodiscard]] double error_without(Excluded excluded) const {
-    double sum = 0;
-    for (int64_t i = 0; i < count(); ++i) {
-      if (excluded(i)) continue;
-      const double d = wrong(i) - right(i);
-      sum += d * d;
-    }
-    return relative(sum, right_square_);
+    return error_of([&](int64_t i) { return excluded(i) ? right(i) : wrong(i); });
   }
 
   void try_places() {
@@ -554,20 +544,15 @@ class Search {
 
   /// Every place but the last, or but the first.
   bool try_all_but_one(size_t k, const Axis& axis, const std::vector<int64_t>& places) {
-    const auto wrong_count = static_cast<int64_t>(places.size());
-    if (wrong_count != axis.size - 1 || axis.size < 4) return false;
-    const int64_t inner = axis.inner;
-    if (places.front() == 0 && places.back() == axis.size - 2) {
-      return offer_place(
-          error_without([=](int64_t i) { return i / inner % axis.size != axis.size - 1; }),
-          [&] { return "every place of " + axis_text(k) + " but the last differs"; });
-    }
-    if (places.front() == 1) {
-      return offer_place(error_without([=](int64_t i) { return i / inner % axis.size != 0; }), [&] {
-        return "every place of " + axis_text(k) + " but the first differs";
-      });
-    }
-    return false;
+    const size_t last = static_cast<size_t>(axis.size) - 1;
+    if (places.size() != last || axis.size < 4) return false;
+    const bool is_first = places.front() == 1;
+    if (!is_first && places.back() != axis.size - 2) return false;  // one in the middle
+    return offer_place(
+        error_without([&](int64_t i) { return axis.place_of(i) != (is_first ? 0 : last); }), [&] {
+          return "every place of " + axis_text(k) + " but the " + (is_first ? "first" : "last") +
+                 " differs";
+        });
   }
 
   /// One place, neighbours, or every n-th; with a factor where one explains them.
@@ -582,9 +567,7 @@ class Search {
       return false;
     std::vector<bool> chosen(static_cast<size_t>(axis.size), false);
     for (const int64_t place : places) chosen[static_cast<size_t>(place)] = true;
-    const auto is_chosen = [&](int64_t i) {
-      return chosen[static_cast<size_t>(i / axis.inner % axis.size)];
-    };
+    const auto is_chosen = [&](int64_t i) { return chosen[axis.place_of(i)]; };
     const std::string where = place_text(k, places, step);
     if (are_zeros(is_chosen))
       return offer_place(error_without(is_chosen), [&] { return where + " is zero"; });
@@ -628,12 +611,7 @@ class Search {
     }
     const double factor = product / square;
     if (values < kWitnesses || !std::isfinite(factor) || factor == 0) return false;
-    double sum = 0;
-    for (int64_t i = 0; i < count(); ++i) {
-      const double d = wrong(i) / (is_chosen(i) ? factor : 1) - right(i);
-      sum += d * d;
-    }
-    return offer(relative(sum, right_square_),
+    return offer(error_of([&](int64_t i) { return wrong(i) / (is_chosen(i) ? factor : 1); }),
                  [&] { return "a factor " + number(factor) + " at " + where; });
   }
 

@@ -7,21 +7,10 @@
 namespace assay::locate {
 
 JudgedBy judged_by(CaptureLevel level) {
-  switch (level) {
-    case CaptureLevel::Operators:
-      return JudgedBy::Operators;
-    case CaptureLevel::Leaves:
-      return JudgedBy::Leaves;
-    case CaptureLevel::Modules:
-      return JudgedBy::Modules;
-    case CaptureLevel::Layers:
-      return JudgedBy::Layers;
-    case CaptureLevel::Statistics:
-      return JudgedBy::MeasuredStatistics;
-    case CaptureLevel::Nothing:
-      break;
-  }
-  return JudgedBy::Identity;
+  constexpr JudgedBy kLevels[] = {
+      JudgedBy::Operators,          JudgedBy::Leaves,  JudgedBy::Modules, JudgedBy::Layers,
+      JudgedBy::MeasuredStatistics, JudgedBy::Identity};
+  return kLevels[static_cast<size_t>(level)];
 }
 
 std::string_view floor_name(Floor floor) {
@@ -46,39 +35,20 @@ RowJudgement judgement_of(FindingKind kind) {
 std::string_view kind_name(FindingKind kind) { return judgement_name(judgement_of(kind)); }
 
 std::string_view confidence_name(Confidence confidence) {
-  switch (confidence) {
-    case Confidence::High:
-      return "high";
-    case Confidence::Medium:
-      return "medium";
-    case Confidence::Low:
-      break;
-  }
-  return "low";
+  constexpr std::string_view kNames[] = {"high", "medium", "low"};
+  return kNames[static_cast<size_t>(confidence)];
 }
 
 std::string_view outcome_name(VerdictOutcome outcome, bool order_known) {
-  switch (outcome) {
-    case VerdictOutcome::FirstWrong:
-      return order_known ? "first_wrong" : "wrong";
-    case VerdictOutcome::Clean:
-      return "clean";
-    case VerdictOutcome::CannotJudge:
-      break;
-  }
-  return "cannot_judge";
+  constexpr std::string_view kNames[] = {"first_wrong", "clean", "cannot_judge"};
+  return outcome == VerdictOutcome::FirstWrong && !order_known
+             ? "wrong"
+             : kNames[static_cast<size_t>(outcome)];
 }
 
 std::string_view steps_of_name(StepsOf of) {
-  switch (of) {
-    case StepsOf::Golden:
-      return "golden";
-    case StepsOf::Mine:
-      return "mine";
-    case StepsOf::Both:
-      break;
-  }
-  return "both";
+  constexpr std::string_view kNames[] = {"both", "golden", "mine"};
+  return kNames[static_cast<size_t>(of)];
 }
 
 std::string amount_text(double value) {

@@ -80,14 +80,9 @@ class Advice {
 
   /// Of something that is not at hand; empty when nothing would tell more.
   [[nodiscard]] std::string fetch() const {
-    switch (verdict_.outcome) {
-      case VerdictOutcome::FirstWrong:
-        return verdict_.confidence == Confidence::High ? "" : capture_mine();
-      case VerdictOutcome::Clean:
-        return {};
-      case VerdictOutcome::CannotJudge:
-        break;
-    }
+    if (verdict_.outcome == VerdictOutcome::FirstWrong)
+      return verdict_.confidence == Confidence::High ? "" : capture_mine();
+    if (verdict_.outcome == VerdictOutcome::Clean) return {};
     if (!would_operators_tell(verdict_) || is_of_files(golden_)) return {};
     if (wants_weights(golden_))
       return asked_.golden_weights ? "" : on_runs("locate") + " --golden-weights CHECKPOINT";

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 
 #include "base/text.hpp"
 #include "locate/verdict/unjudged_steps.hpp"
@@ -284,9 +283,7 @@ class Obligations {
 }  // namespace
 
 std::string first_place(const std::vector<Finding>& findings) {
-  const auto first = std::ranges::min_element(findings, [](const Finding& a, const Finding& b) {
-    return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
-  });
+  const auto first = std::ranges::min_element(findings, comes_before);
   if (first == findings.end()) return "the root";
   return (first->module.empty() ? std::string("the root") : first->module) +
          (first->detail.empty() ? "" : ": " + first->detail);

@@ -297,21 +297,16 @@ Result<std::optional<std::string>> other_checkpoint(const Program& golden, const
 
 /// 0 where the argument is absent or no number.
 double number_of(const Operator& one, std::string_view name) {
-  const auto found = one.attributes.find(name);
-  if (found == one.attributes.end()) return 0;
-  if (const auto* real = std::get_if<double>(&found->second.value)) return *real;
-  if (const auto* integer = std::get_if<int64_t>(&found->second.value))
-    return static_cast<double>(*integer);
-  return 0;
+  if (const auto* real = argument_of<double>(one.attributes, name)) return *real;
+  const auto* integer = argument_of<int64_t>(one.attributes, name);
+  return integer != nullptr ? static_cast<double>(*integer) : 0;
 }
 
 bool drops_values(const Operator& one) {
   if (one.name.find("bernoulli") != std::string::npos) return true;
   if (number_of(one, "dropout_p") > 0) return true;
   if (one.name.find("dropout") == std::string::npos || !(number_of(one, "p") > 0)) return false;
-  const auto train = one.attributes.find("train");
-  const bool* trains =
-      train == one.attributes.end() ? nullptr : std::get_if<bool>(&train->second.value);
+  const bool* trains = argument_of<bool>(one.attributes, "train");
   return trains == nullptr || *trains;
 }
 

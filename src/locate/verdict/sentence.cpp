@@ -73,44 +73,22 @@ std::string measured_clause(const Finding& finding) {
 }
 
 std::string first_clause(const Finding& finding) {
-  const auto detail_or = [&](const char* text) {
-    return finding.detail.empty() ? std::string(text) : finding.detail;
-  };
-  switch (finding.kind) {
-    case FindingKind::OwnError:
-      return own_error_clause(finding);
-    case FindingKind::Weight:
-      return weight_clause(finding);
-    case FindingKind::Attribute:
-      return detail_or("an argument differs from golden's");
-    case FindingKind::Constant:
-      return detail_or("a constant differs from golden's");
-    case FindingKind::Topology:
-      return detail_or("golden's program has no such operator");
-    case FindingKind::Edge:
-      return detail_or("an input is not what it is in golden's program");
-    case FindingKind::Gap:
-      return gap_clause(finding);
-    case FindingKind::MeasuredFloor:
-      return measured_clause(finding);
-    case FindingKind::NanOrigin:
-      return detail_or("NaN or infinity comes out of finite inputs");
-    case FindingKind::Structure:
-      return detail_or("shape or integer values differ from golden's");
-    case FindingKind::RankDivergence:
-      return detail_or("ranks hold different values of a tensor that they share");
-  }
-  return {};
-}
-
-bool has_detail_of_its_own(const Finding& finding) {
-  switch (finding.kind) {
-    case FindingKind::Gap:
-    case FindingKind::MeasuredFloor:
-      return true;
-    default:
-      return false;  // the detail is the clause, or repeats its numbers
-  }
+  if (finding.kind == FindingKind::OwnError) return own_error_clause(finding);
+  if (finding.kind == FindingKind::Weight) return weight_clause(finding);
+  if (finding.kind == FindingKind::Gap) return gap_clause(finding);
+  if (finding.kind == FindingKind::MeasuredFloor) return measured_clause(finding);
+  constexpr const char* kClauses[] = {"",
+                                      "",
+                                      "an argument differs from golden's",
+                                      "a constant differs from golden's",
+                                      "golden's program has no such operator",
+                                      "an input is not what it is in golden's program",
+                                      "",
+                                      "",
+                                      "NaN or infinity comes out of finite inputs",
+                                      "shape or integer values differ from golden's",
+                                      "ranks hold different values of a tensor that they share"};
+  return finding.detail.empty() ? kClauses[static_cast<size_t>(finding.kind)] : finding.detail;
 }
 
 // "in all 12 layers"
@@ -135,22 +113,10 @@ const Systematic* systematic_of(const Verdict& verdict) {
 std::string inputs_clause(const Verdict& verdict) {
   if (!verdict.order_known)
     return "which operator ran first is not known, so others may have been wrong before it";
-  const Finding& first = verdict.candidates.front();
-  if (first.kind == FindingKind::Weight || first.kind == FindingKind::RankDivergence) {
-    if (verdict.level == JudgedBy::Identity) return {};
-  }
-  switch (verdict.level) {
-    case JudgedBy::Operators:
-      if (verdict.coverage.unjudged_before > 0)
-        return counted(verdict.coverage.unjudged_before, "operator") + " before it not judged";
-      return "inputs were clean";
-    case JudgedBy::Leaves:
-    case JudgedBy::Modules:
-    case JudgedBy::Layers:
-      return "nothing before it is wrong";
-    default:
-      return {};
-  }
+  if (verdict.level == JudgedBy::Identity || is_measured(verdict.level)) return {};
+  if (verdict.level != JudgedBy::Operators) return "nothing before it is wrong";
+  if (verdict.coverage.unjudged_before == 0) return "inputs were clean";
+  return counted(verdict.coverage.unjudged_before, "operator") + " before it not judged";
 }
 
 std::string others_clause(const Verdict& verdict) {
@@ -350,7 +316,9 @@ std::string clause_of(const Finding& finding) {
   std::string text = finding.cause;
   if (finding.kind != FindingKind::Weight) add(&text, finding.hypothesis);
   add(&text, first_clause(finding));
-  if (has_detail_of_its_own(finding)) add(&text, finding.detail);
+  // Of others the detail is the clause, or repeats its numbers.
+  if (finding.kind == FindingKind::Gap || finding.kind == FindingKind::MeasuredFloor)
+    add(&text, finding.detail);
   if (finding.idle)
     add(&text, "no part that could be seen of what is wrong around it comes from there");
   return text;
@@ -362,14 +330,8 @@ std::string sentence(const Verdict& verdict) {
     const Finding& first = verdict.golden_findings.front();
     text = "golden itself is not clean: " + place_of(first) + ": " + clause_of(first) + "; ";
   }
-  switch (verdict.outcome) {
-    case VerdictOutcome::FirstWrong:
-      return text + first_bad(verdict);
-    case VerdictOutcome::Clean:
-      return text + clean(verdict);
-    case VerdictOutcome::CannotJudge:
-      break;
-  }
+  if (verdict.outcome == VerdictOutcome::FirstWrong) return text + first_bad(verdict);
+  if (verdict.outcome == VerdictOutcome::Clean) return text + clean(verdict);
   return text + "cannot judge: " + verdict.reason;
 }
 

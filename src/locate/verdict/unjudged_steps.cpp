@@ -56,16 +56,9 @@ std::string steps_text(const std::vector<int64_t>& steps) {
 
 std::string unjudged_text(const UnjudgedSteps& steps) {
   const std::string text = steps_text(steps.steps);
-  const bool one = steps.steps.size() == 1;
-  switch (steps.of) {
-    case StepsOf::Golden:
-      return text + ", which golden alone has";
-    case StepsOf::Mine:
-      return text + ", which mine alone has";
-    case StepsOf::Both:
-      break;
-  }
-  return text + ", which " + (one ? "has" : "have") + " other tokens";
+  if (steps.of != StepsOf::Both)
+    return text + ", which " + std::string(steps_of_name(steps.of)) + " alone has";
+  return text + ", which " + (steps.steps.size() == 1 ? "has" : "have") + " other tokens";
 }
 
 }  // namespace assay::locate

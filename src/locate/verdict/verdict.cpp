@@ -2,6 +2,7 @@
 #include "locate/verdict/verdict.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -18,24 +19,11 @@
 namespace assay::locate {
 namespace {
 
-bool comes_before(const Finding& a, const Finding& b) {
-  return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
-}
-
 // Which of several suspicions in one place says most about the cause.
-int priority(FindingKind kind) {
-  switch (kind) {
-    case FindingKind::Weight:
-      return 0;
-    case FindingKind::Attribute:
-      return 1;
-    case FindingKind::Edge:
-      return 2;
-    case FindingKind::Constant:
-      return 3;
-    default:
-      return 4;
-  }
+ptrdiff_t priority(FindingKind kind) {
+  constexpr std::array kTelling = {FindingKind::Weight, FindingKind::Attribute, FindingKind::Edge,
+                                   FindingKind::Constant};
+  return std::ranges::find(kTelling, kind) - kTelling.begin();
 }
 
 class Composer {
@@ -47,10 +35,7 @@ class Composer {
     collect();
     confirm_parts();
     confirm_suspicions();
-    std::ranges::stable_sort(verdict_.candidates, comes_before);
-    drop_edges_behind_extras();
-    put_outliers_first();
-    put_idle_last();
+    order_candidates();
     name_module_types();
     name_sources();
     find_systematic();
@@ -72,15 +57,9 @@ class Composer {
     // Behind a step of another shape caches and positions are others; in it only values of golden's
     // shape are judged.
     if (stages_.inputs->shape_differs && finding.step == stages_.inputs->step) return false;
-    switch (finding.kind) {
-      case FindingKind::OwnError:
-      case FindingKind::Weight:
-      case FindingKind::NanOrigin:
-      case FindingKind::RankDivergence:
-        return false;
-      default:
-        return true;
-    }
+    constexpr std::array kOfOneRun = {FindingKind::OwnError, FindingKind::Weight,
+                                      FindingKind::NanOrigin, FindingKind::RankDivergence};
+    return std::ranges::find(kOfOneRun, finding.kind) == kOfOneRun.end();
   }
 
   void describe_runs() {
@@ -214,19 +193,6 @@ class Composer {
     return part.module.empty() ? part.slot : part.module + '.' + part.slot;
   }
 
-  /// What has no effect that could be seen is a fact, but not what is wrong first; a weight that is
-  /// written otherwise is it least. Where nothing else is open, the first of them is.
-  void put_idle_last() {
-    if (stages_.walk == nullptr || verdict_.candidates.empty()) return;
-    for (Finding& one : verdict_.candidates)
-      one.idle = one.idle || (one.kind == FindingKind::Weight &&
-                              stages_.walk->idle_leaves.contains(name_of_leaf(one)));
-    std::ranges::stable_sort(verdict_.candidates, {}, [](const Finding& one) {
-      return one.idle ? 1 + static_cast<int>(one.kind == FindingKind::Weight) : 0;
-    });
-    verdict_.candidates.front().idle = false;
-  }
-
   // Of what golden has alone or beside mine: golden's operator was replayed for a value that is
   // right. Of what mine has alone: every value at a boundary that it flows into first was judged.
   bool is_seen_through(const Finding& suspicion) const {
@@ -319,9 +285,8 @@ class Composer {
 
   bool makes_eight_bits(const Operator& golden) const {
     return std::ranges::any_of(golden.outputs, [&](const Use& use) {
-      if (use.record >= stages_.golden->run->records.size()) return false;
-      const std::optional<DType>& type = stages_.golden->run->records[use.record].dtype;
-      return type && is_float(*type) && info(*type).element_bits == 8;
+      const std::optional<DType> type = float_type(*stages_.golden, use);
+      return type && info(*type).element_bits == 8;
     });
   }
 
@@ -367,6 +332,26 @@ class Composer {
     return result;
   }
 
+  // In order of execution; first what tells most of what is wrong, where all is wrong.
+  void order_candidates() {
+    std::vector<Finding>& all = verdict_.candidates;
+    std::ranges::stable_sort(all, comes_before);
+    drop_edges_behind_extras();
+    if (all.empty()) return;
+    // What has no effect that could be seen is a fact, but not what is wrong first; a weight that is
+    // written otherwise is it least. Where nothing else is open, the first of them is.
+    for (Finding& one : all)
+      one.idle = one.idle || (stages_.walk != nullptr && one.kind == FindingKind::Weight &&
+                              stages_.walk->idle_leaves.contains(name_of_leaf(one)));
+    const std::map<std::string, double> outlying = outlying_ratios();
+    std::ranges::stable_sort(all, {}, [&](const Finding& one) {
+      const auto limit = one.by_steps ? outlying.find(peers_of(one)) : outlying.end();
+      return std::tuple(one.idle, one.idle && one.kind == FindingKind::Weight,
+                        limit != outlying.end() && one.ratio <= limit->second);
+    });
+    all.front().idle = false;
+  }
+
   // An operator too many changes who reads what behind it: that edge is the same fault.
   void drop_edges_behind_extras() {
     std::vector<Finding> kept;
@@ -379,28 +364,26 @@ class Composer {
     verdict_.candidates = std::move(kept);
   }
 
+  static std::string peers_of(const Finding& one) {
+    return run::layer_pattern(one.module) + ' ' + one.slot;
+  }
+
   // Where the scales of all layers are coarse, all are further than a step from golden's, and a
-  // wrong one is far beyond its peers.
-  void put_outliers_first() {
+  // wrong one is far beyond its peers: of these, by place in a layer, how far an ordinary one is.
+  std::map<std::string, double> outlying_ratios() const {
     constexpr size_t kPeers = 3;
     constexpr double kOutlier = 4;  // times the median of its peers
     std::map<std::string, std::vector<double>> ratios;
-    const auto peers_of = [](const Finding& one) {
-      return run::layer_pattern(one.module) + ' ' + one.slot;
-    };
     for (const Finding& one : verdict_.candidates) {
       if (one.by_steps && std::isfinite(one.ratio)) ratios[peers_of(one)].push_back(one.ratio);
     }
-    const auto is_ordinary = [&](const Finding& one) {
-      const auto found = one.by_steps ? ratios.find(peers_of(one)) : ratios.end();
-      if (found == ratios.end() || found->second.size() < kPeers) return false;
-      std::vector<double>& all = found->second;
+    std::map<std::string, double> outlying;
+    for (auto& [peers, all] : ratios) {
       std::ranges::sort(all);
-      const double median = all[(all.size() - 1) / 2];
-      return all.back() > kOutlier * median && one.ratio <= kOutlier * median;
-    };
-    std::ranges::stable_partition(verdict_.candidates,
-                                  [&](const Finding& one) { return !is_ordinary(one); });
+      const double limit = kOutlier * all[(all.size() - 1) / 2];
+      if (all.size() >= kPeers && all.back() > limit) outlying.emplace(peers, limit);
+    }
+    return outlying;
   }
 
   void name_module_types() {
@@ -653,8 +636,7 @@ class Composer {
   // More of golden's module calls, in the steps that mine has, have no partner than have one.
   bool sees_the_lesser_part() const {
     if (stages_.pairing == nullptr || stages_.across_engines) return false;
-    std::set<std::pair<int, int64_t>> captured;
-    for (const ModuleCall& call : stages_.mine->calls) captured.emplace(call.rank, call.step);
+    const std::set<std::pair<int, int64_t>> captured = captured_steps(*stages_.mine);
     size_t seen = 0, unseen = 0;
     for (size_t i = 0; i < stages_.pairing->mine_call_of.size(); ++i) {
       const ModuleCall& call = stages_.golden->calls[i];

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 import assay
@@ -46,3 +47,52 @@ def test_selections_agree_with_themselves(tmp_path: Path) -> None:
         # then neither side is accused
         assert verdict.outcome == "clean", verdict.sentence
         assert "golden itself is not clean" not in verdict.sentence
+
+
+class Sharp(torch.nn.Module):
+    """A router that is nearly certain of one expert, and gives the two that it takes equal weights."""
+
+    def __init__(self, wrong: bool) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.gate = torch.nn.Parameter(torch.randn(16, 64))
+        self.experts = torch.nn.Parameter(torch.randn(16, 64, 64) / 8)
+        self.router = Chosen(wrong)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[tokens, 64] to the same."""
+        places = self.router(x @ self.gate.T)
+        every = torch.einsum("td,edf->tef", x, self.experts)
+        return every.gather(1, places[..., None].expand(-1, -1, 64)).mean(1)
+
+
+class Chosen(torch.nn.Module):
+    """The places of the two largest probabilities; a wrong one takes the third where the second is small."""
+
+    def __init__(self, wrong: bool) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def forward(self, logits: torch.Tensor) -> torch.Tensor:
+        """[tokens, experts] to [tokens, 2]."""
+        values, places = logits.float().softmax(-1).to(logits.dtype).topk(3 if self.wrong else 2)
+        if not self.wrong:
+            return places
+        small = (values[:, :1] > 0.5) & (values[:, 1:2] < 2**-9) & (values[:, 2:] < values[:, 1:2] / 2)
+        assert small.sum() > 10
+        return torch.cat([places[:, :1], torch.where(small, places[:, 2:], places[:, 1:2])], -1)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_noise_of_a_large_probability_excuses_no_choice_between_small_ones(tmp_path: Path, wrong: bool) -> None:
+    # given probabilities near 1, which bfloat16 rounds by 1 in 500, and beside them two of which one is twice the other
+    x = torch.randn(200, 64, generator=torch.Generator().manual_seed(5)).bfloat16()
+    with torch.no_grad(), assay.capture(golden := Sharp(False), tmp_path / "golden", level="operator", weights=True):
+        golden(x.float())
+    with torch.no_grad(), assay.capture(mine := Sharp(wrong).bfloat16(), tmp_path / "mine", weights=True):
+        mine(x)
+    # when
+    verdict = assay.locate(tmp_path / "golden", tmp_path / "mine")
+    # then
+    assert verdict.outcome == ("first_wrong" if wrong else "clean"), verdict.sentence
+    assert not wrong or verdict.candidates[0].module == "router"
