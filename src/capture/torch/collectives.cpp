@@ -173,19 +173,27 @@ PyObject* seen(const MethodHook& hook, PyObject* first, PyObject* second, PyObje
   return result;
 }
 
+// The options of the method that this thread is in, borrowed: its last argument.
+thread_local PyObject* options_of_method = nullptr;
+
 PyObject* call_fast(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   const MethodHook* hook = hook_of(self);
+  const Py_ssize_t all = count + (names != nullptr ? PyTuple_Size(names) : 0);
+  PyObject* around = std::exchange(options_of_method, all > 0 ? arguments[all - 1] : nullptr);
   PyObject* result = reinterpret_cast<FastCall>(reinterpret_cast<void (*)()>(hook->original))(
       self, arguments, count, names);
-  const Py_ssize_t all = count + (names != nullptr ? PyTuple_Size(names) : 0);
+  options_of_method = around;
   return seen(*hook, all > 0 ? arguments[0] : nullptr, all > 1 ? arguments[1] : nullptr, result);
 }
 
 PyObject* call_with_tuple(PyObject* self, PyObject* arguments, PyObject* names) {
   const MethodHook* hook = hook_of(self);
+  const Py_ssize_t count = PyTuple_Size(arguments);
+  PyObject* around =
+      std::exchange(options_of_method, count > 0 ? PyTuple_GetItem(arguments, count - 1) : nullptr);
   PyObject* result = reinterpret_cast<TupleCall>(reinterpret_cast<void (*)()>(hook->original))(
       self, arguments, names);
-  const Py_ssize_t count = PyTuple_Size(arguments);
+  options_of_method = around;
   return seen(*hook, count > 0 ? PyTuple_GetItem(arguments, 0) : nullptr,
               count > 1 ? PyTuple_GetItem(arguments, 1) : nullptr, result);
 }
@@ -238,6 +246,17 @@ bool Work::has_ended() const {
   const Ref future(PyObject_CallMethod(object.get(), "get_future", nullptr));
   PyErr_Clear();
   return future && answers_yes(future.get(), "done");
+}
+
+std::string collective_members(PyObject* arguments) {
+  const Ref function = imported("assay.torch._wrappers", "collective_members");
+  const Ref members(function
+                        ? PyObject_CallFunctionObjArgs(
+                              function.get(), arguments,
+                              options_of_method != nullptr ? options_of_method : Py_None, nullptr)
+                        : nullptr);
+  PyErr_Clear();
+  return members ? text_of(members.get()) : std::string();
 }
 
 void watch_works(Session* session) {

@@ -2,6 +2,7 @@
 // What the program started and has not waited for: collectives of torch.distributed.
 #pragma once
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,10 @@ void watch_works(Session* session);
 void unwatch_works(Session* session) noexcept;
 /// The one that may still write a tensor's memory; null: none does.
 [[nodiscard]] std::shared_ptr<Work> work_writing(const TensorLook& look);
+
+/// What an operator that starts a collective does not say of itself: members of a JSON object,
+/// "ranks":[0,1],"reduces":"sum". Empty: nothing is known.
+[[nodiscard]] std::string collective_members(PyObject* arguments);
 
 /// From now on the session is told when the program waits for a collective, until it has no
 /// promises any more.
