@@ -68,8 +68,9 @@ void put_hook(WaitOperator& one, Ref object, VectorCall ours) {
 
 // --- works -----------------------------------------------------------------------------------------
 
-std::vector<Session*>& watching_sessions() {
-  static auto* sessions = new std::vector<Session*>;
+uint64_t seen_so_far = 0;
+std::vector<const void*>& watching_sessions() {
+  static auto* sessions = new std::vector<const void*>;
   return *sessions;
 }
 std::vector<std::shared_ptr<Work>>& works() {
@@ -141,6 +142,7 @@ void add_ranges(PyObject* value, int depth, TensorAccess& access, Work& work) {
 }
 
 void began(PyObject* written, PyObject* result) {
+  ++seen_so_far;
   std::erase_if(works(), [](const auto& work) { return work->has_ended(); });
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return;
@@ -150,6 +152,7 @@ void began(PyObject* written, PyObject* result) {
 }
 
 void was_waited_for(PyObject* object) {
+  ++seen_so_far;
   std::erase_if(works(), [object](const auto& work) {
     if (work->object.get() != object) return false;
     work->was_waited_for = true;
@@ -259,7 +262,9 @@ std::string collective_members(PyObject* arguments) {
   return members ? text_of(members.get()) : std::string();
 }
 
-void watch_works(Session* session) {
+uint64_t works_seen() { return seen_so_far; }
+
+void watch_works(const void* session) {
   watching_sessions().push_back(session);
   const ErrorAside aside;
   for (MethodHook& hook : method_hooks) {
@@ -268,7 +273,7 @@ void watch_works(Session* session) {
 }
 
 // What was put in the method stays known: calls of other threads may be inside of it.
-void unwatch_works(Session* session) noexcept {
+void unwatch_works(const void* session) noexcept {
   std::erase(watching_sessions(), session);
   if (!watching_sessions().empty()) return;
   for (MethodHook& hook : method_hooks) {

@@ -27,9 +27,11 @@ struct Work {
   [[nodiscard]] bool has_ended() const;
 };
 
-/// From now on works are seen. Sessions that do not watch any more must say so.
-void watch_works(Session* session);
-void unwatch_works(Session* session) noexcept;
+/// From now on works are seen. Sessions of either kind that do not watch any more must say so.
+void watch_works(const void* session);
+void unwatch_works(const void* session) noexcept;
+/// How many began and were waited for: each may have changed any tensor behind torch's counters.
+[[nodiscard]] uint64_t works_seen();
 /// The one that may still write a tensor's memory; null: none does.
 [[nodiscard]] std::shared_ptr<Work> work_writing(const TensorLook& look);
 
