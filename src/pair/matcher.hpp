@@ -232,10 +232,6 @@ class Matcher {
   };
   void merge_group(const RankGroup& group, const std::vector<RecordPair*>& pairs,
                    ShardFindings* found);
-  using ShardIndex = std::map<ShardKey, std::map<int, size_t>>;  // rank -> record
-
-  static ShardIndex shard_index(const run::Run& run, const std::vector<int>& ranks);
-  static std::vector<size_t> shards_of(const run::Run& run, const ShardIndex& index, size_t record);
 
   // ---- order, what is left alone ----
 

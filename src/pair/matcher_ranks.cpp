@@ -41,13 +41,18 @@ void Matcher::merge_group(const RankGroup& group, const std::vector<RecordPair*>
     return g && m && *g != *m;
   };
   if (std::none_of(pairs.begin(), pairs.end(), is_sharded)) return;
-  const ShardIndex golden_shards = shard_index(golden_.run, group.golden);
-  const ShardIndex mine_shards = shard_index(mine_.run, group.mine);
+  const auto shards_of = [](const Run& run, const std::vector<int>& ranks) {
+    return Shards(run, [&](const TensorRecord& record) {
+      return is_tensor(record) && std::ranges::find(ranks, record.rank) != ranks.end();
+    });
+  };
+  const Shards golden_shards = shards_of(golden_.run, group.golden);
+  const Shards mine_shards = shards_of(mine_.run, group.mine);
   for (RecordPair* pair : pairs) {
     if (pair->golden_recipe >= 0 || pair->mine_recipe >= 0) continue;  // the user's own
-    const std::vector<size_t> golden = shards_of(golden_.run, golden_shards, pair->golden);
-    const std::vector<size_t> mine = shards_of(mine_.run, mine_shards, pair->mine);
-    if (golden.size() < 2 && mine.size() < 2) continue;
+    const std::vector<size_t>& golden = golden_shards.of(golden_.run.records[pair->golden]);
+    const std::vector<size_t>& mine = mine_shards.of(mine_.run.records[pair->mine]);
+    if (golden.empty() || mine.empty() || (golden.size() < 2 && mine.size() < 2)) continue;
     MergedPair merged = merge_shards(golden_.run, golden, mine_.run, mine);
     for (const size_t i : golden) golden_.used[i] = true;
     for (const size_t i : mine) mine_.used[i] = true;
@@ -57,25 +62,6 @@ void Matcher::merge_group(const RankGroup& group, const std::vector<RecordPair*>
     }
     set_recipes(pair, std::move(merged.golden), std::move(merged.mine));
   }
-}
-
-Matcher::ShardIndex Matcher::shard_index(const Run& run, const std::vector<int>& ranks) {
-  const std::set<int> wanted(ranks.begin(), ranks.end());
-  ShardIndex index;
-  for (size_t i = 0; i < run.records.size(); ++i) {
-    const TensorRecord& record = run.records[i];
-    if (wanted.contains(record.rank) && is_tensor(record))
-      index[shard_key(record)].emplace(record.rank, i);
-  }
-  return index;
-}
-
-std::vector<size_t> Matcher::shards_of(const Run& run, const ShardIndex& index, size_t record) {
-  std::vector<size_t> shards;
-  const auto found = index.find(shard_key(run.records[record]));
-  if (found == index.end()) return {record};
-  for (const auto& [rank, i] : found->second) shards.push_back(i);
-  return shards;
 }
 
 }  // namespace assay::pair

@@ -638,7 +638,7 @@ MergedPair merge_shards(const run::Run& golden_run, std::span<const size_t> gold
 }
 
 ShardKey shard_key(const run::TensorRecord& record) {
-  return {record.step, record.node, record.role, record.slot, record.call};
+  return {record.step, record.node, record.role, record.slot, record.call, record.graph};
 }
 
 namespace {

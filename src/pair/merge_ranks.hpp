@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the shards of a tensor on several ranks become the tensor that the other side has.
 #pragma once
+#include <map>
 #include <span>
 #include <string>
 #include <tuple>
@@ -30,8 +31,32 @@ struct MergedPair {
                                       const run::Run& mine, std::span<const size_t> mine_shards);
 
 /// What shards of one tensor have in common, whatever their rank.
-using ShardKey = std::tuple<int64_t, std::string, Role, std::string, uint32_t>;
+using ShardKey = std::tuple<int64_t, std::string, Role, std::string, uint32_t, uint32_t>;
 [[nodiscard]] ShardKey shard_key(const run::TensorRecord& record);
+
+/// What the ranks of a run hold of each tensor.
+class Shards {
+ public:
+  /// counts  of a record: whether it is one; of several of a rank the first is
+  template <typename Counts>
+  Shards(const run::Run& run, const Counts& counts) {
+    for (size_t i = 0; i < run.records.size(); ++i) {
+      if (!counts(run.records[i])) continue;
+      std::vector<size_t>& known = records_[shard_key(run.records[i])];
+      if (known.empty() || run.records[known.back()].rank != run.records[i].rank)
+        known.push_back(i);
+    }
+  }
+  /// Of the tensor that a record of any run is of: records in the order of their ranks.
+  [[nodiscard]] const std::vector<size_t>& of(const run::TensorRecord& record) const {
+    static const std::vector<size_t> kNone;
+    const auto found = records_.find(shard_key(record));
+    return found == records_.end() ? kNone : found->second;
+  }
+
+ private:
+  std::map<ShardKey, std::vector<size_t>> records_;
+};
 
 struct WholeTensor {
   Tensor tensor;

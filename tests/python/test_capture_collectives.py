@@ -202,6 +202,21 @@ def value_of(run, record):
 def is_value(run, record, value):
     return "offset" in (record.get("view") or record) and torch.equal(value_of(run, record), value)
 
+def check_operators(run, lines):
+    # A value has one content, whoever saw it, and a collective says who had it together.
+    contents = {}
+    for r in lines:
+        if "vid" in r and r.get("dtype") == "float32" and "offset" in (r.get("view") or r):
+            value = value_of(run, r).view(torch.int32)  # what nobody wrote may be NaN
+            assert torch.equal(contents.setdefault(r["vid"], value), value), (run, r)
+        name = r.get("type", "")
+        if r.get("kind") != "operator" or "c10d" not in name or "wait_tensor" in name or "_wrap_tensor" in name:
+            continue
+        point_to_point = "src" in r["args"] and "tag" in r["args"] or "dst" in r["args"]
+        assert point_to_point or r["args"]["ranks"] == list(range(ranks)), r
+        kind = r["args"].get("reduces", r["args"].get("reduce_op"))
+        assert "reduce" not in name or kind == "sum", r
+
 def capture(name, model, steps=2):
     # Returns the lines of outputs and of inputs of modules.
     kept.clear()
@@ -213,6 +228,7 @@ def capture(name, model, steps=2):
             model(x)
     lines = record_lines.read(f"{run}/rank{rank}/records.jsonl")
     lines.sort(key=lambda r: (r.get("step", 0), r.get("order", 0)))
+    check_operators(run, lines)
     return run, *(
         [r for r in lines if "::" not in r.get("node", "::") and r.get("role") == role] for role in ("output", "input")
     )

@@ -168,7 +168,8 @@ class Oracle(TorchDispatchMode):
             for tensor in written if isinstance(written, list) else [written]:
                 address = tensor.untyped_storage()._cdata
                 self.writes[address] = self.writes.get(address, 0) + 1
-        for slot, leaf in leaves_of_result(result):
+        left = [passed[name] for name in call.writes] if result is None else []  # what it has done is its result
+        for slot, leaf in leaves_of_result(left[0] if len(left) == 1 else left or result):
             if isinstance(leaf, torch.Tensor):
                 value_key = self._value(leaf)
                 if value_key not in self.seen:

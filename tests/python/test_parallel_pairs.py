@@ -20,6 +20,9 @@ LEVELS = ["module", "operator"]
 # What is wrong in layer 1, and where: a module that adds up inside, and one whose parent does.
 FAULTS = {"missing": ("mlp.down", "mlp"), "twice": ("mlp.down", "mlp"), "stale": ("mlp.down", "mlp")}
 FAULTS["bias"] = ("mlp.down", "mlp.down")
+# What only ranks that are held against golden's, one by one, can show: another reduction, a part of the last rank that
+# is off by 1 %, and a weight of the last rank.
+OF_ONE_RANK = {"max": ("mlp.down", "mlp"), "part": ("mlp.down", "mlp"), "weight": ("mlp.up", "mlp.up")}
 
 PROGRAM = """
 import os, sys
@@ -59,7 +62,9 @@ def added_up(y, module):
     if module.fault == "stale" and rank == ranks - 1:  # this rank gives what it gave in the step before
         before, module.before = getattr(module, "before", y), y.clone()
         y = before.clone()
-    dist.all_reduce(y)
+    if module.fault == "part" and rank == ranks - 1:
+        y[0, 3] *= 1.01
+    dist.all_reduce(y, op=dist.ReduceOp.MAX if module.fault == "max" else dist.ReduceOp.SUM)
     if module.fault == "twice":
         dist.all_reduce(y)
     return y
@@ -214,6 +219,9 @@ def capture(world, fault, level):
     torch.manual_seed(11)
     model = Model().to(dtype).eval()
     CHANGES[world](model)
+    if fault == "weight" and rank == ranks - 1:
+        with torch.no_grad():
+            model.layers[1].mlp.up.weight[1] *= 1.05
     if fault:
         model.layers[1].mlp.fault = model.layers[1].mlp.down.fault = fault
     draw = torch.Generator().manual_seed(12)
@@ -267,7 +275,7 @@ def test_golden_of_several_ranks_accuses_no_healthy_run(tmp_path: Path) -> None:
     """Cut as golden is, cut otherwise, and in one process; also experts and stages of a pipeline."""
     worlds = [*WORLDS, "experts", "pipeline"]
     run(tmp_path, 1, "float32", ["plain", "one_with_experts"], [])
-    run(tmp_path, 2, "float32", worlds, ["missing"])
+    run(tmp_path, 2, "float32", worlds, [])
     pairs = [(golden, mine) for golden in WORLDS for mine in [*WORLDS, "plain"]]
     for other, one in (("experts", "one_with_experts"), ("pipeline", "plain")):
         pairs += [(other, other), (other, one), (one, other)]
@@ -278,11 +286,25 @@ def test_golden_of_several_ranks_accuses_no_healthy_run(tmp_path: Path) -> None:
             found[golden, mine, level] = text if status == 1 or status not in (0, 125) else text[:6]
     assert {pair: text for pair, text in found.items() if text not in ("clean:", "cannot")} == {}
     for level in LEVELS:
-        assert found["dtensor", "dtensor", level] == "clean:"
+        for world in WORLDS:  # of the same placement all are judged
+            assert found[world, world, level] == "clean:", (world, level)
         for mine in ("plain", "fsdp"):
             assert "are cut otherwise" in verdict(tmp_path, f"{mine}--{level}", "inside--operator")[1]
-    # A sum that is missing in one of as many ranks is named.
-    for world, module in (("inside", "mlp.down"), ("parent", "mlp")):
+
+
+@pytest.mark.parametrize(("ranks", "dtype"), [(2, "float32"), (4, "float32"), (4, "bfloat16")])
+def test_as_many_ranks_as_golden_has_are_judged_one_by_one(ranks: int, dtype: str, tmp_path: Path) -> None:
+    # Given the same program over the same ranks twice, and with faults
+    faults = [*FAULTS, *OF_ONE_RANK] if dtype == "float32" else []
+    run(tmp_path, ranks, dtype, WORLDS, faults)
+    # Then golden's collectives are replayed on what all ranks of the run under test gave: a healthy one is clean
+    for world in WORLDS:
         for level in LEVELS:
-            status, text = verdict(tmp_path, f"{world}-missing-{level}", f"{world}--operator")
-            assert status == 1 and f"layers.1.{module}" in text, (world, level, text)
+            status, text = verdict(tmp_path, f"{world}--{level}", f"{world}--operator")
+            assert (status, text[:6]) == (0, "clean:"), (world, level, text)
+    # And of a faulty one the module is named that is wrong
+    for fault in faults:
+        for world, module in zip(("inside", "parent"), (FAULTS | OF_ONE_RANK)[fault]):
+            for level in LEVELS:
+                status, text = verdict(tmp_path, f"{world}-{fault}-{level}", f"{world}--operator")
+                assert status == 1 and f"first bad: layers.1.{module} (" in text, (world, fault, level, text)

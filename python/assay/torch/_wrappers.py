@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 import torch
 
-__all__ = ["local_tensor_of", "parts_of"]
+__all__ = ["collective_members", "local_tensor_of", "parts_of"]
 
 # What parts are to their wrapper: `Parts` in recorder.cpp.
 _BESIDE_IT, _SHARD, _IT_ITSELF, _ON_ITS_WAY, _OVERWRITTEN = range(5)
@@ -57,6 +57,36 @@ def parts_of(
 def local_tensor_of(tensor: torch.Tensor) -> Optional[torch.Tensor]:
     """Returns what this process holds of a DTensor or of a result of a collective, which is waited for; else None."""
     return _local_tensor(tensor, True)[0]
+
+
+def collective_members(arguments: tuple[Any, ...], options: Any) -> str:
+    """Returns what an operator that starts a collective does not say of itself, as JSON without braces.
+
+    Args:
+        arguments: its own. The group is an object of C++ among them, or a name.
+        options: what the method of the group that calls it was given, or None: it has the kind of reduction.
+    """
+    members: dict[str, Any] = {}
+    for argument in arguments:
+        group = _group_of(argument)
+        if group is not None:
+            members["ranks"] = torch.distributed.get_process_group_ranks(group)
+    reduction = getattr(getattr(options, "reduceOp", None), "op", None)
+    if reduction is not None:
+        members["reduces"] = reduction.name.lower()
+    return json.dumps(members, separators=(",", ":"))[1:-1]
+
+
+def _group_of(argument: Any) -> Any:
+    distributed: Any = torch.distributed
+    try:
+        if isinstance(argument, torch.ScriptObject):
+            return distributed.ProcessGroup.unbox(argument)
+        if isinstance(argument, str):
+            return distributed.distributed_c10d._resolve_process_group(argument)
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        pass  # another object, the kind of reduction, or a torch that cannot say it
+    return argument if isinstance(argument, distributed.ProcessGroup) else None
 
 
 def _local_tensor(

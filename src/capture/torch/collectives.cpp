@@ -68,8 +68,9 @@ void put_hook(WaitOperator& one, Ref object, VectorCall ours) {
 
 // --- works -----------------------------------------------------------------------------------------
 
-std::vector<Session*>& watching_sessions() {
-  static auto* sessions = new std::vector<Session*>;
+uint64_t seen_so_far = 0;
+std::vector<const void*>& watching_sessions() {
+  static auto* sessions = new std::vector<const void*>;
   return *sessions;
 }
 std::vector<std::shared_ptr<Work>>& works() {
@@ -141,6 +142,7 @@ void add_ranges(PyObject* value, int depth, TensorAccess& access, Work& work) {
 }
 
 void began(PyObject* written, PyObject* result) {
+  ++seen_so_far;
   std::erase_if(works(), [](const auto& work) { return work->has_ended(); });
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return;
@@ -150,6 +152,7 @@ void began(PyObject* written, PyObject* result) {
 }
 
 void was_waited_for(PyObject* object) {
+  ++seen_so_far;
   std::erase_if(works(), [object](const auto& work) {
     if (work->object.get() != object) return false;
     work->was_waited_for = true;
@@ -173,19 +176,27 @@ PyObject* seen(const MethodHook& hook, PyObject* first, PyObject* second, PyObje
   return result;
 }
 
+// The options of the method that this thread is in, borrowed: its last argument.
+thread_local PyObject* options_of_method = nullptr;
+
 PyObject* call_fast(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   const MethodHook* hook = hook_of(self);
+  const Py_ssize_t all = count + (names != nullptr ? PyTuple_Size(names) : 0);
+  PyObject* around = std::exchange(options_of_method, all > 0 ? arguments[all - 1] : nullptr);
   PyObject* result = reinterpret_cast<FastCall>(reinterpret_cast<void (*)()>(hook->original))(
       self, arguments, count, names);
-  const Py_ssize_t all = count + (names != nullptr ? PyTuple_Size(names) : 0);
+  options_of_method = around;
   return seen(*hook, all > 0 ? arguments[0] : nullptr, all > 1 ? arguments[1] : nullptr, result);
 }
 
 PyObject* call_with_tuple(PyObject* self, PyObject* arguments, PyObject* names) {
   const MethodHook* hook = hook_of(self);
+  const Py_ssize_t count = PyTuple_Size(arguments);
+  PyObject* around =
+      std::exchange(options_of_method, count > 0 ? PyTuple_GetItem(arguments, count - 1) : nullptr);
   PyObject* result = reinterpret_cast<TupleCall>(reinterpret_cast<void (*)()>(hook->original))(
       self, arguments, names);
-  const Py_ssize_t count = PyTuple_Size(arguments);
+  options_of_method = around;
   return seen(*hook, count > 0 ? PyTuple_GetItem(arguments, 0) : nullptr,
               count > 1 ? PyTuple_GetItem(arguments, 1) : nullptr, result);
 }
@@ -240,7 +251,20 @@ bool Work::has_ended() const {
   return future && answers_yes(future.get(), "done");
 }
 
-void watch_works(Session* session) {
+std::string collective_members(PyObject* arguments) {
+  const Ref function = imported("assay.torch._wrappers", "collective_members");
+  const Ref members(function
+                        ? PyObject_CallFunctionObjArgs(
+                              function.get(), arguments,
+                              options_of_method != nullptr ? options_of_method : Py_None, nullptr)
+                        : nullptr);
+  PyErr_Clear();
+  return members ? text_of(members.get()) : std::string();
+}
+
+uint64_t works_seen() { return seen_so_far; }
+
+void watch_works(const void* session) {
   watching_sessions().push_back(session);
   const ErrorAside aside;
   for (MethodHook& hook : method_hooks) {
@@ -249,7 +273,7 @@ void watch_works(Session* session) {
 }
 
 // What was put in the method stays known: calls of other threads may be inside of it.
-void unwatch_works(Session* session) noexcept {
+void unwatch_works(const void* session) noexcept {
   std::erase(watching_sessions(), session);
   if (!watching_sessions().empty()) return;
   for (MethodHook& hook : method_hooks) {

@@ -2,6 +2,7 @@
 // What the program started and has not waited for: collectives of torch.distributed.
 #pragma once
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,11 +27,17 @@ struct Work {
   [[nodiscard]] bool has_ended() const;
 };
 
-/// From now on works are seen. Sessions that do not watch any more must say so.
-void watch_works(Session* session);
-void unwatch_works(Session* session) noexcept;
+/// From now on works are seen. Sessions of either kind that do not watch any more must say so.
+void watch_works(const void* session);
+void unwatch_works(const void* session) noexcept;
+/// How many began and were waited for: each may have changed any tensor behind torch's counters.
+[[nodiscard]] uint64_t works_seen();
 /// The one that may still write a tensor's memory; null: none does.
 [[nodiscard]] std::shared_ptr<Work> work_writing(const TensorLook& look);
+
+/// What an operator that starts a collective does not say of itself: members of a JSON object,
+/// "ranks":[0,1],"reduces":"sum". Empty: nothing is known.
+[[nodiscard]] std::string collective_members(PyObject* arguments);
 
 /// From now on the session is told when the program waits for a collective, until it has no
 /// promises any more.

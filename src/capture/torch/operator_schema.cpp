@@ -197,10 +197,12 @@ std::unique_ptr<OperatorSchema> OperatorSchemas::read(PyObject* function) {
   schema->name = run_.intern(text_of(function));
   const bool is_functional =
       schema->name->starts_with("_c10d_functional") || schema->name->starts_with("c10d_functional");
-  schema->waits_for_collective =
-      is_functional && schema->name->find(".wait_tensor") != std::string::npos;
+  const auto is_called = [&](std::string_view part) {
+    return is_functional && schema->name->find(part) != std::string::npos;
+  };
+  schema->takes_what_is_written = is_called(".wait_tensor") || is_called("._wrap_tensor_autograd");
   schema->starts_collective =
-      (is_functional && !schema->waits_for_collective) || schema->name->starts_with("c10d.") ||
+      (is_functional && !is_called(".wait_tensor")) || schema->name->starts_with("c10d.") ||
       schema->name->starts_with("fsdp.all_gather_copy_in");  // returns the buffers of one
   const Ref description = attribute(function, "_schema");
   Ref target = description ? attribute(function, "_op") : Ref();

@@ -38,7 +38,8 @@ struct OperatorSchema {
   bool is_mutable = false;
   /// Of a collective: its tensors are written when it has been waited for, not when it returns.
   bool starts_collective = false;
-  bool waits_for_collective = false;
+  /// Is given what one may still write: waits for it, or wraps it.
+  bool takes_what_is_written = false;
   // JSON list of the written arguments, nullptr when there is none.
   const std::string* writes = nullptr;
 };

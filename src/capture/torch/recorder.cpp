@@ -115,9 +115,18 @@ void Session::Recorder::call_raised() {
   skip(nullptr, session_.no_slot_, "the call raised");
 }
 
-void Session::Recorder::still_written(const std::string* slot) {
+void Session::Recorder::still_written(PyObject* tensor, const std::string* slot) {
   forget_look();
-  skip(nullptr, slot, kOnItsWay);
+  native::Record record = draft(slot);
+  record.kind = native::RecordKind::Skipped;
+  if (tensor != nullptr) session_.access_.look(tensor, look_, false);
+  if (tensor != nullptr && look_.readable != Readable::Nothing) {
+    at_hand_ = {};
+    at_hand_.object = tensor;
+    describe(record);
+    identify(record);
+  }
+  push(record, kOnItsWay);
 }
 
 void Session::Recorder::forget_look() {

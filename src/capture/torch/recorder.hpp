@@ -31,8 +31,9 @@ class Session::Recorder final : public LeafVisitor {
   void value(PyObject* value, std::string_view slot) override;
   /// In place of results.
   void call_raised();
-  /// In place of a tensor that a collective may write until it has been waited for.
-  void still_written(const std::string* slot);
+  /// In place of a tensor that a collective may write until it has been waited for: which value it
+  /// will be. nullptr: it is not known.
+  void still_written(PyObject* tensor, const std::string* slot);
   /// Records what was promised if it has arrived.
   /// may_wait   wait for it, if need be
   /// waited     what the program has just waited for, or nullptr

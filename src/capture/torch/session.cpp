@@ -260,7 +260,7 @@ void Session::keep_promises(bool may_wait, PyObject* waited) {
 void Session::give_up_promises(bool also_held) {
   std::erase_if(promises_, [this, also_held](const Promise& promise) {
     if (!also_held && Py_REFCNT(promise.tensor.get()) > 1) return false;
-    Recorder(*this, promise).still_written(promise.slot);
+    Recorder(*this, promise).still_written(nullptr, promise.slot);
     return true;
   });
 }

@@ -217,8 +217,12 @@ class Session {
   void open_step_file(int64_t step);
   void enter_module(uint32_t node, const std::shared_ptr<StepProgress>& step, CallFrame& frame);
   void leave_module(CallFrame& frame) noexcept;
-  void note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs);
-  void distrust_tensors(PyObject* value, int depth);
+  template <typename Body>
+  void each_written(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                    const Body& body);
+  void wrote_tensors(PyObject* value, int depth);
+  void record_tensors(PyObject* value, const std::string& slot, bool in_flight, int depth,
+                      Recorder& recorder);
   void record_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
                        const OperatorFrame& frame);
   [[nodiscard]] const std::string* number_slot(size_t index);

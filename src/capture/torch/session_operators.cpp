@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operators of a wanted step, as the dispatch mode tells of them, and where that mode stands on
 // a thread's stack.
+#include <algorithm>
+
+#include "capture/torch/collectives.hpp"
 #include "capture/torch/operator_mode.hpp"
 #include "capture/torch/recorder.hpp"
 #include "capture/torch/session_guards.hpp"
@@ -110,35 +113,57 @@ void Session::record_operator(const OperatorSchema& schema, PyObject* args, PyOb
   arguments_json_.clear();
   bound_tensors_.clear();
   bind_arguments(schema, args, kwargs, access_, arguments_json_, bound_tensors_);
+  if (schema.starts_collective) {
+    const std::string members = collective_members(args);
+    if (!members.empty()) arguments_json_.insert(arguments_json_.size() - 1, ',' + members);
+  }
   Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call, Role::Input);
   recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
   recorder.begin_operator(arguments_json_, schema.writes);
   if (!options_.inputs) return;
   for (const BoundTensor& bound : bound_tensors_) {
     const std::string* slot = slot_of(schema, bound, *run_);
-    if (schema.waits_for_collective)
-      recorder.still_written(slot);
+    if (schema.takes_what_is_written)
+      recorder.still_written(bound.tensor, slot);
     else
       recorder.tensor(bound.tensor, slot);
   }
 }
 
-// What a collective was given or returns may be written until it has been waited for.
-void Session::distrust_tensors(PyObject* value, int depth) {
+// Also what a collective was given or returns, which may be written until it has been waited for.
+void Session::wrote_tensors(PyObject* value, int depth) {
   if (access_.is_tensor(value)) {
     Storage* storage = storages_.see(value, false).storage;
     if (storage != nullptr) storages_.wrote(*storage);
     return;
   }
   if (depth == 0 || !(PyList_Check(value) || PyTuple_Check(value))) return;
-  for (Py_ssize_t i = 0; i < size_of(value); ++i) distrust_tensors(item_of(value, i), depth - 1);
+  for (Py_ssize_t i = 0; i < size_of(value); ++i) wrote_tensors(item_of(value, i), depth - 1);
 }
 
-void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs) {
-  const auto note = [this](PyObject* tensor) {
-    Storage* storage = access_.is_tensor(tensor) ? storages_.see(tensor, false).storage : nullptr;
-    if (storage != nullptr) storages_.wrote(*storage);
-  };
+// What an operator gives back besides a single tensor: a collective of c10d writes the tensors of
+// its first argument, and one of no result those that its schema names.
+//
+// in_flight   they are still written
+void Session::record_tensors(PyObject* value, const std::string& slot, bool in_flight, int depth,
+                             Recorder& recorder) {
+  if (access_.is_tensor(value)) {
+    if (in_flight)
+      recorder.still_written(value, run_->intern(slot));
+    else
+      recorder.tensor(value, run_->intern(slot));
+    return;
+  }
+  if (depth == 0 || !(PyList_Check(value) || PyTuple_Check(value))) return;
+  for (Py_ssize_t i = 0; i < size_of(value); ++i)
+    record_tensors(item_of(value, i), (slot.empty() ? "" : slot + '.') + std::to_string(i),
+                   in_flight, depth - 1, recorder);
+}
+
+// What the operator was given for each argument that it writes.
+template <typename Body>
+void Session::each_written(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                           const Body& body) {
   for (size_t i = 0; i < schema.arguments.size(); ++i) {
     if (!schema.arguments[i].written) continue;
     PyObject* value = static_cast<Py_ssize_t>(i) < PyTuple_Size(args)
@@ -146,12 +171,7 @@ void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject
                       : kwargs != nullptr && PyDict_Check(kwargs)
                           ? PyDict_GetItemWithError(kwargs, schema.arguments[i].name)
                           : nullptr;
-    if (value == nullptr) continue;
-    if (!PyList_Check(value) && !PyTuple_Check(value)) {
-      note(value);
-      continue;
-    }
-    for (Py_ssize_t k = 0; k < size_of(value); ++k) note(item_of(value, k));
+    if (value != nullptr) body(value);
   }
 }
 
@@ -162,10 +182,11 @@ void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObjec
     const int64_t begin_ns = now_ns();
     const Lock lock(*this);
     // Also when it raised: it may have come as far as writing.
-    if (schema.is_mutable) note_writes(schema, args, kwargs);
-    if (schema.starts_collective) {
-      distrust_tensors(args, kMaxListDepth);
-      if (result != nullptr) distrust_tensors(result, kMaxListDepth);
+    if (schema.is_mutable)
+      each_written(schema, args, kwargs, [this](PyObject* value) { wrote_tensors(value, 1); });
+    if (schema.starts_collective && !schema.takes_what_is_written) {
+      wrote_tensors(args, kMaxListDepth);
+      if (result != nullptr) wrote_tensors(result, kMaxListDepth);
     }
     keep_promises();
     if (frame.step == nullptr) return;
@@ -175,7 +196,16 @@ void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObjec
     if (result == nullptr) {
       recorder.call_raised();
     } else if (schema.starts_collective) {
-      if (options_.outputs) recorder.still_written(no_slot_);
+      const bool is_functional = !schema.name->starts_with("c10d.") || PyTuple_Size(args) < 1;
+      PyObject* written = is_functional ? result : PyTuple_GetItem(args, 0);
+      if (options_.outputs) record_tensors(written, "", true, kMaxListDepth, recorder);
+    } else if (options_.outputs && result == Py_None && schema.is_mutable) {
+      const bool is_one =
+          std::ranges::count(schema.arguments, true, &OperatorArgument::written) == 1;
+      size_t number = 0;
+      each_written(schema, args, kwargs, [&](PyObject* value) {
+        record_tensors(value, is_one ? "" : std::to_string(number++), false, 1, recorder);
+      });
     } else if (options_.outputs && access_.is_tensor(result)) {
       recorder.tensor(result, no_slot_);
     } else if (options_.outputs) {

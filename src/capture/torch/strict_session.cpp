@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "capture/intake/host_threads.hpp"
 #include "capture/intake/take.hpp"
+#include "capture/torch/collectives.hpp"
 
 namespace assay::capture {
 namespace {
@@ -105,6 +106,7 @@ std::unique_ptr<StrictSession> StrictSession::create(StrictOptions options,
   session->sightings_.emplace(*session->access_);
   use_host_threads(session->options_.host_threads);
   session->start_writer();
+  watch_works(session.get());
   return session;
 }
 
@@ -297,9 +299,12 @@ void StrictSession::copy_into(TorchTreeTensor& file, const TensorView& view, uin
 int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* outputs, Visit which) {
   if (!writer_->alive() && follow_fork() != 0) return -1;
   if (closed_ || tree_->stopped()) return 0;
-  if (seen_token_ != visit.token) {
+  // Of what a collective wrote torch counts nothing.
+  const uint64_t works = works_seen();
+  if (seen_token_ != visit.token || works != seen_works_) {
     sightings_->clear();
     seen_token_ = visit.token;
+    seen_works_ = works;
   }
   const int64_t token = visit.token;
   std::vector<Plan> plans;
@@ -438,6 +443,11 @@ int StrictSession::plan_tensor(PyObject* tensor, std::string stem, const TorchTr
   plan.dtype_name = look.dtype_name;
   plan.view = view_of(look);
   plan.readable = true;
+  if (work_writing(look) != nullptr)
+    warn(Ref(Py_BuildValue("(s)", "in flight")), "A tensor in " + *visit.folder +
+                                                     " is dumped as it is, though a collective may "
+                                                     "still write it: only what the program has "
+                                                     "waited for is sure to be there.");
   if (!plan.dense) {
     plan.layout = SeenLayout(look);
     const bool has_witness = !plan.view.storage.empty() && !access_->is_inference(tensor);
@@ -569,6 +579,7 @@ void StrictSession::finish_files() {
 void StrictSession::close() {
   if (closed_) return;
   closed_ = true;
+  unwatch_works(this);
   if (writer_ != nullptr) {
     submit_pending();
     const GilReleased released;

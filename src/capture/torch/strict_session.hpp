@@ -159,6 +159,7 @@ class StrictSession {
   int64_t next_token_ = 0;
   uint64_t tensors_ = 0;
   int64_t seen_token_ = -1;
+  uint64_t seen_works_ = 0;
   int64_t module_calls_ = 0;  // during token 0
   PyObject* module_numbers_ = nullptr;
   PyObject* last_outputs_ = nullptr;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "locate/program/collectives.hpp"
 #include "run/do_parts.hpp"
 #include "run/part_archive.hpp"
 
@@ -57,11 +58,12 @@ class Elsewhere {
     for (const auto& output : one.outputs) use(output.record);
   }
 
-  /// Not those of an engine, which knows values that were not copied, and not those that a program
-  /// was given beside the run's.
+  /// Not those of an engine, which knows values that were not copied, not those that a program was
+  /// given beside the run's, and not those that several ranks had together.
   [[nodiscard]] bool can_be_sent(size_t op) const {
     if (program_.engine != nullptr || op >= operations_.size()) return false;
     const Operator& one = program_.operators[op];
+    if (is_collective(one)) return false;
     const run::OperationRecord& operation = *operations_[op];
     bool is_plain =
         one.node == operation.node && one.rank == operation.rank && one.time == operation.order;

@@ -20,6 +20,7 @@
 #include "locate/judge/narrow_kernels.hpp"
 #include "locate/judge/operator_parts.hpp"
 #include "locate/judge/strict_kernels.hpp"
+#include "locate/program/collectives.hpp"
 #include "reference/products/matmul.hpp"
 #include "tensor/equal_bytes.hpp"
 
@@ -150,7 +151,7 @@ class OwnErrorJob {
     using State = OwnError::State;
     if (!one.problem.empty())
       return give_up(one.input_missing ? State::NotCaptured : State::Failed, one.problem);
-    switch (reference::aten::class_of(one.name)) {
+    switch (is_collective(one) ? OperatorClass::Reduction : reference::aten::class_of(one.name)) {
       case OperatorClass::Unknown:
         return give_up(State::NoReference, std::string("no reference"));
       case OperatorClass::Fused:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that only one side has.   docs/localisation.md, "Pair tests"
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -52,11 +53,13 @@ std::string count_text(const Lonely& group, const Program& program) {
 /// with a partner does.
 std::vector<uint64_t> times_in_mine(const PairContext& pair) {
   std::vector<uint64_t> times(pair.golden.operators.size());
-  uint64_t next = pair.mine.operators.empty() ? 0 : pair.mine.operators.back().time;
+  std::map<int, uint64_t> next;  // by rank
+  for (const Operator& one : pair.mine.operators) next[one.rank] = one.time;
   for (size_t i = times.size(); i-- > 0;) {
+    uint64_t& time = next[pair.golden.operators[i].rank];
     const size_t partner = pair.pairing.mine_of[i];
-    if (partner != kNone) next = pair.mine.operators[partner].time;
-    times[i] = next;
+    if (partner != kNone) time = pair.mine.operators[partner].time;
+    times[i] = time;
   }
   return times;
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "locate/program/collectives.hpp"
 #include "reference/aten/magnitudes.hpp"
 
 namespace assay::locate {
@@ -184,6 +185,16 @@ ErrorRow terms_row(double w_factor, double v_factor, bool by_terms) {
 /// 12, as w^2 / 12 is elsewhere.
 ErrorRow sums_row() { return terms_row(2 * kU, 4 * kU * kU / 12, true); }
 
+/// Ranks add one after the other, and each sum on the way is rounded to the type that they send.
+std::optional<ErrorRow> sum_over_ranks_row(const Call& call, const FloatGrid& grid) {
+  const std::optional<double> ranks = number(call, kRanksArgument);
+  if (!ranks) return std::nullopt;
+  const double on_the_way = std::fmax(*ranks - 2, 0);
+  const double once = kRoundingL2 * grid.roundoff();
+  return terms_row(2 * std::sqrt(*ranks) * kU + on_the_way * grid.roundoff(),
+                   *ranks * kU * kU / 3 + on_the_way * once * once, false);
+}
+
 std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t output, DType mine,
                                 const FloatGrid& grid) {
   constexpr double k16 = 16 * kU;
@@ -219,8 +230,9 @@ std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t out
     case OperatorClass::Activation:
       return activation_row(call);
     case OperatorClass::Product:
-    case OperatorClass::Reduction:
       return sums_row();
+    case OperatorClass::Reduction:
+      return sum_over_ranks_row(call, grid).value_or(sums_row());
     case OperatorClass::Norm:
       if (output == 1 && plain_packet_of(call.name).find("rms") == std::string_view::npos)
         return sums_row();  // the mean

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/numbers.hpp"
+#include "locate/program/collectives.hpp"
 #include "locate/program/engine.hpp"
 #include "locate/program/program_arguments.hpp"
 #include "locate/program/program_level.hpp"
@@ -54,7 +55,10 @@ class Builder {
       return std::tuple(a.rank, a.end) < std::tuple(b.rank, b.end);
     });
     mark_leaf_modules();
-    if (arguments == Arguments::Read) read_all_arguments();
+    if (arguments == Arguments::Read) {
+      read_all_arguments();
+      join_collectives(&program_);
+    }
     program_.coded = std::make_shared<pair::CodedLeaves>(run_, program_.leaves);
     if (lost_ > 0)
       program_.problems.push_back(std::to_string(lost_) +

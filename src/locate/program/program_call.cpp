@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a captured operator to a call that can be evaluated.
 #include "base/numbers.hpp"
+#include "locate/program/collectives.hpp"
 #include "locate/program/engine.hpp"
 #include "locate/program/program.hpp"
 #include "run/load.hpp"
@@ -46,6 +47,7 @@ Result<Call> make_call(const Operator& one, const std::map<std::string, Tensor>&
       return fail(error_of(one, Errc::Invalid, "no value for the input '" + use.slot + "'"));
     place->value = operand->second;
   }
+  if (is_collective(one)) return collective_call(std::move(call));
   return call;
 }
 

@@ -27,13 +27,10 @@ enum class Held : uint8_t {
 
 class ShardJoiner {
  public:
-  ShardJoiner(const Program& golden, Program* mine) : golden_(golden), mine_(*mine) {
-    for (size_t i = 0; i < mine_.run->records.size(); ++i) {
-      const run::TensorRecord& record = mine_.run->records[i];
-      if (record.bytes && record.shape && record.role != Role::Weight)
-        shards_[pair::shard_key(record)].emplace(record.rank, i);
-    }
-  }
+  ShardJoiner(const Program& golden, Program* mine)
+      : golden_(golden), mine_(*mine), shards_(*mine->run, [](const run::TensorRecord& record) {
+          return record.bytes && record.shape && record.role != Role::Weight;
+        }) {}
 
   /// Partial sums that nobody adds up are none: what the ranks made is wrong then. A sum counts
   /// where most of its peers in other layers are sums, and a module around it has it added up, or
@@ -71,11 +68,8 @@ class ShardJoiner {
     const run::TensorRecord& whole = golden_.run->records[golden];
     const run::TensorRecord& part = mine_.run->records[mine];
     if (!whole.bytes || !whole.shape || !part.bytes || !part.shape) return;
-    const auto found = shards_.find(pair::shard_key(part));
-    if (found == shards_.end() || found->second.size() < 2) return;
-    std::vector<size_t> parts;
-    for (const auto& [rank, record] : found->second) parts.push_back(record);
-    if (parts.front() != mine) return;
+    const std::vector<size_t>& parts = shards_.of(part);
+    if (parts.size() < 2 || parts.front() != mine) return;
     const Held how = join(golden, parts, *whole.shape == *part.shape);
     found_.emplace(mine, how);
     if (part.role == Role::Output) of_outputs_[{part.step, part.node.str()}].insert(how);
@@ -110,8 +104,7 @@ class ShardJoiner {
     const run::TensorRecord& sum = mine_.run->records[record];
     mine_.joined.erase(record);
     refused_.emplace(sum.step, sum.node.str());
-    for (const auto& [rank, part] : shards_.at(pair::shard_key(sum)))
-      mine_.joined_parts.erase(part);
+    for (const size_t part : shards_.of(sum)) mine_.joined_parts.erase(part);
   }
 
   /// By what the modules around it return.
@@ -138,7 +131,7 @@ class ShardJoiner {
 
   const Program& golden_;
   Program& mine_;
-  std::map<pair::ShardKey, std::map<int, size_t>> shards_;
+  pair::Shards shards_;
   std::map<size_t, Held> found_;  // by the first rank's record
   std::map<std::pair<int64_t, std::string>, std::set<Held>> of_outputs_;  // by step and module
   std::set<std::pair<int64_t, std::string>> refused_;

@@ -148,7 +148,9 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
       recorded_[boundaries_[i].golden].push_back(i);
     if (boundaries_[i].reshaped != kNoValue) reshaped_.try_emplace(boundaries_[i].reshaped, i);
   }
-  for (const Operator& one : golden.operators) {
+  for (size_t op = 0; op < golden.operators.size(); ++op) {
+    const Operator& one = golden.operators[op];
+    of_rank_[one.rank].push_back(op);
     const auto [found, fresh] = first_step_.try_emplace(one.rank, one.step);
     if (!fresh) found->second = std::min(found->second, one.step);
   }
@@ -329,9 +331,12 @@ size_t Replay::recorded(ValueId golden, size_t target, const std::vector<bool>& 
   size_t output = kNone;    // the last that came out of a module
   size_t entering = kNone;  // what entered the innermost call around the target
   size_t depth = 0;
+  // What another rank made went into a collective, whenever it was recorded there.
+  const bool elsewhere = mine_.calls[boundaries_[found->second[0]].call].rank != around.rank;
   for (const size_t i : found->second) {
     const Boundary& boundary = boundaries_[i];
-    if (boundary.time >= wanted.time) break;
+    if (elsewhere ? mine_.calls[boundary.call].step > around.step : boundary.time >= wanted.time)
+      break;
     if (i < unusable.size() && unusable[i]) continue;
     if (first == kNone) first = i;
     if (!boundary.input) {

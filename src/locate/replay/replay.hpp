@@ -294,6 +294,7 @@ class Replay {
   std::vector<bool> constant_;                    // by operator of golden
   std::unordered_map<ValueId, size_t> readers_;   // of leaves: operators of golden
   std::map<int, int64_t> first_step_;             // by rank, of golden
+  std::map<int, std::vector<size_t>> of_rank_;    // golden's operators, in order of time
   std::set<std::string> deciding_;                // names of leaves
 
   struct Cache {

@@ -40,10 +40,11 @@ bool needs_shapes_only(std::string_view name) {
 size_t Replay::operators_before(size_t record) const {
   if (record >= golden_.run->records.size()) return golden_.operators.size();
   const run::TensorRecord& read = golden_.run->records[record];
-  const auto behind =
-      std::ranges::lower_bound(golden_.operators, std::pair(read.rank, read.order), {},
-                               [](const Operator& one) { return std::pair(one.rank, one.time); });
-  return static_cast<size_t>(behind - golden_.operators.begin());
+  const auto found = of_rank_.find(read.rank);
+  if (found == of_rank_.end()) return golden_.operators.size();
+  const auto behind = std::ranges::lower_bound(
+      found->second, read.order, {}, [this](size_t op) { return golden_.operators[op].time; });
+  return behind == found->second.end() ? golden_.operators.size() : *behind;
 }
 
 size_t Replay::behind_views(const Region& region, size_t at) const {

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "base/ascii.hpp"
 #include "locate/noise/record_distance.hpp"
 #include "locate/program/shards.hpp"
 #include "pair/first_inputs.hpp"
+#include "pair/merge_ranks.hpp"
 #include "pair/ranks.hpp"
 #include "reference/aten/call.hpp"
 #include "run/common_names.hpp"
@@ -98,39 +98,30 @@ class SharedWork {
 
 class RankSearch {
  public:
-  RankSearch(const run::Run& golden, const run::Run& mine) : mine_(mine), work_(mine) {
-    std::set<int> ranks;
-    for (const TensorRecord& record : golden.records) {
-      ranks.insert(record.rank);
-      if (is_output(record)) golden_outputs_[place_without_rank(golden, record)].push_back(&record);
-    }
-    golden_is_whole_ = ranks.size() == 1;
-  }
+  RankSearch(const run::Run& golden, const run::Run& mine)
+      : golden_(golden),
+        mine_(mine),
+        work_(mine),
+        golden_is_whole_(pair::ranks_of(golden).size() == 1),
+        golden_outputs_(golden, is_output),
+        // Ranks with other experts run other operators of one name; golden in one process tells
+        // only what modules return.
+        outputs_(mine, [this](const TensorRecord& record) {
+          return is_output(record) && !(golden_is_whole_ && record.is_of_operator());
+        }) {}
 
   Result<std::vector<Finding>> search(const std::atomic<bool>* interrupted) {
-    std::map<std::string, std::vector<size_t>> places;
-    std::vector<const std::vector<size_t>*> in_order;
     const int first_rank = pair::first_rank(mine_);
     for (size_t i = 0; i < mine_.records.size(); ++i) {
-      const TensorRecord& record = mine_.records[i];
-      // Ranks with other experts run other operators of one name; golden in one process tells only
-      // what modules return.
-      if (!is_output(record) || (golden_is_whole_ && record.is_of_operator())) continue;
-      std::vector<size_t>& ranks = places[place_without_rank(mine_, record)];
-      if (ranks.empty() && record.rank == first_rank) in_order.push_back(&ranks);
-      ranks.push_back(i);
-    }
-    std::vector<Finding> findings;
-    for (const std::vector<size_t>* ranks : in_order) {
       if (interrupted != nullptr && interrupted->load())
         return fail(Errc::Interrupted, "interrupted");
-      if (ranks->size() < 2) continue;
-      const size_t other = diverging(*ranks);
-      if (other == kNone) continue;
-      findings.push_back(finding_at(ranks->front(), other));
-      break;
+      if (mine_.records[i].rank != first_rank || mine_.records[i].role != Role::Output) continue;
+      const std::vector<size_t>& ranks = outputs_.of(mine_.records[i]);
+      if (ranks.size() < 2 || ranks.front() != i) continue;
+      const size_t other = diverging(ranks);
+      if (other != kNone) return std::vector{finding_at(i, other)};
     }
-    return findings;
+    return std::vector<Finding>();
   }
 
  private:
@@ -140,11 +131,6 @@ class RankSearch {
     return pair::is_operand(record) && record.role == Role::Output &&
            !type.starts_with("aten.empty") && !type.starts_with("aten.new_empty") &&
            !reference::aten::is_view(type);
-  }
-  static std::string place_without_rank(const run::Run& run, const TensorRecord& record) {
-    const std::string place = pair::place_of(run, record);
-    const std::string suffix = " rank " + std::to_string(record.rank);
-    return record.rank > 0 ? place.substr(0, place.size() - suffix.size()) : place;
   }
 
   /// The first rank that holds something else than the first, of a tensor that is replicated.
@@ -163,22 +149,22 @@ class RankSearch {
   }
 
   [[nodiscard]] bool is_replicated(const std::vector<size_t>& ranks) const {
-    const auto found =
-        golden_outputs_.find(place_without_rank(mine_, mine_.records[ranks.front()]));
-    if (found == golden_outputs_.end()) return false;
-    const std::vector<const TensorRecord*>& golden = found->second;
+    const TensorRecord& mine = mine_.records[ranks.front()];
+    const std::vector<size_t>& golden = golden_outputs_.of(mine);
+    if (golden.empty()) return false;
+    const TensorRecord& first = golden_.records[golden.front()];
     if (golden_is_whole_) {
       return std::ranges::any_of(ranks, [&](size_t index) {
-        const std::optional<double> apart = distance(*golden.front(), mine_.records[index]);
+        const std::optional<double> apart = distance(first, mine_.records[index]);
         return apart && *apart <= kReplicaDifference;
       });
     }
-    // Cut otherwise than golden's, as along the sequence.
-    if (!(golden.front()->shape == mine_.records[ranks.front()].shape)) return false;
-    return golden.size() > 1 && std::ranges::all_of(golden, [&](const TensorRecord* record) {
-             const std::optional<double> apart = distance(*golden.front(), *record);
-             return apart &&
-                    *apart <= kReplicaRoundings * rounding_of(golden.front()->dtype, record->dtype);
+    // Of another shape: cut otherwise than golden's, as along the sequence.
+    return first.shape == mine.shape && golden.size() > 1 &&
+           std::ranges::all_of(golden, [&](size_t index) {
+             const TensorRecord& record = golden_.records[index];
+             const std::optional<double> apart = distance(first, record);
+             return apart && *apart <= kReplicaRoundings * rounding_of(first.dtype, record.dtype);
            });
   }
 
@@ -217,10 +203,11 @@ class RankSearch {
     return last;
   }
 
+  const run::Run& golden_;
   const run::Run& mine_;
   SharedWork work_;
-  std::map<std::string, std::vector<const TensorRecord*>> golden_outputs_;
-  bool golden_is_whole_ = false;
+  bool golden_is_whole_;
+  pair::Shards golden_outputs_, outputs_;
 };
 
 }  // namespace

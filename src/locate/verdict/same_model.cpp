@@ -342,8 +342,9 @@ Result<std::optional<ModelDifference>> find_model_difference(const Program& gold
   if (const auto text = other_layers(*golden.run, *mine.run)) return Found(ModelDifference{*text});
   if (const auto text = find_other_placement(golden, mine, pairing))
     return Found(ModelDifference{*text});
-  // Shards of several ranks are put together elsewhere.
-  if (pair::ranks_of(*golden.run).size() == 1 && pair::ranks_of(*mine.run).size() == 1) {
+  // Of other numbers of ranks shards are put together elsewhere; of as many, which are cut alike by
+  // now, the first rank's tell.
+  if (pair::ranks_of(*golden.run).size() == pair::ranks_of(*mine.run).size()) {
     const std::vector<WeightPair> weights = float_weights(golden, mine, pairing);
     if (const auto text = other_sizes(weights)) return Found(ModelDifference{*text});
     if (const auto text = smaller_table(golden, weights)) return Found(ModelDifference{*text});

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "base/text.hpp"
 #include "pair/first_inputs.hpp"
@@ -15,22 +14,18 @@ namespace {
 
 using run::TensorRecord;
 
-/// What the modules of one run returned, by place.
-class Returned {
+/// What the modules of one run returned.
+class Returned : public pair::Shards {
  public:
-  explicit Returned(const run::Run& run) : run_(run) {
-    for (size_t i = 0; i < run.records.size(); ++i) {
-      const TensorRecord& record = run.records[i];
-      if (record.role == Role::Output && !record.is_of_operator() && record.bytes && record.shape)
-        ranks_[pair::shard_key(record)].push_back(i);
-    }
-  }
+  explicit Returned(const run::Run& run)
+      : Shards(run,
+               [](const TensorRecord& record) {
+                 return record.role == Role::Output && !record.is_of_operator() && record.bytes &&
+                        record.shape;
+               }),
+        run_(run) {}
 
   [[nodiscard]] const run::Run& run() const { return run_; }
-  [[nodiscard]] const std::vector<size_t>* at(const TensorRecord& place) const {
-    const auto found = ranks_.find(pair::shard_key(place));
-    return found == ranks_.end() ? nullptr : &found->second;
-  }
   [[nodiscard]] bool are_alike(const std::vector<size_t>& ranks) const {
     return std::ranges::all_of(ranks, [&](size_t index) {
       return pair::have_equal_values(run_.records[ranks.front()], run_.records[index]);
@@ -43,24 +38,24 @@ class Returned {
       const size_t dot = module.rfind('.');
       module.resize(dot == std::string::npos ? 0 : dot);
       place.node = module;
-      const std::vector<size_t>* around = at(place);
-      if (around != nullptr && around->size() > 1) return are_alike(*around);
+      const std::vector<size_t>& around = of(place);
+      if (around.size() > 1) return are_alike(around);
     }
     return false;
   }
 
  private:
   const run::Run& run_;
-  std::map<pair::ShardKey, std::vector<size_t>> ranks_;
 };
 
 /// Ranks of `parts` hold summands of what each rank of `whole` holds.
 bool are_summands(const Returned& whole, const std::vector<size_t>& of_whole, const Returned& parts,
                   const std::vector<size_t>& of_parts) {
+  if (of_whole.size() < 2 || of_parts.size() < 2) return false;
   const TensorRecord& first = whole.run().records[of_whole.front()];
   const TensorRecord& part = parts.run().records[of_parts.front()];
-  if (of_whole.size() < 2 || of_parts.size() < 2 || !(first.shape == part.shape) ||
-      !whole.are_alike(of_whole) || parts.are_alike(of_parts) || !parts.is_added_up_behind(part))
+  if (!(first.shape == part.shape) || !whole.are_alike(of_whole) || parts.are_alike(of_parts) ||
+      !parts.is_added_up_behind(part))
     return false;
   const std::array one{of_whole.front()};
   const pair::MergedPair merged = pair::merge_shards(whole.run(), one, parts.run(), of_parts);
@@ -128,12 +123,11 @@ class PlacementTest {
     for (const ModuleCall& call : mine_.calls) {
       for (const Use& use : call.outputs) {
         const TensorRecord& record = mine_.run->records[use.record];
-        const std::vector<size_t>* ours = mine.at(record);
-        const std::vector<size_t>* theirs = golden.at(record);
-        if (ours == nullptr || theirs == nullptr) continue;
-        if (are_summands(golden, *theirs, mine, *ours))
+        const std::vector<size_t>& ours = mine.of(record);
+        const std::vector<size_t>& theirs = golden.of(record);
+        if (are_summands(golden, theirs, mine, ours))
           return module_name(record) + " returns summands, golden's the sum";
-        if (are_summands(mine, *ours, golden, *theirs))
+        if (are_summands(mine, ours, golden, theirs))
           return module_name(record) + " returns the sum, golden's summands";
       }
     }
