@@ -6,6 +6,7 @@
 
 #include "locate/judge/own_error.hpp"
 #include "locate/program/test_program.hpp"
+#include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -142,6 +143,24 @@ TEST(JoinCollectives, LeavesAGroupThatWasNotCapturedWhole) {
   EXPECT_EQ(errors.judged, 2u);
   EXPECT_EQ(errors.judgeable, 4u);
   EXPECT_TRUE(errors.findings.empty());
+}
+
+TEST(CollectiveCall, RefusesWhatNoJoinedCollectiveHas) {
+  using reference::aten::Argument;
+  using reference::aten::ArgumentList;
+  const auto refused = [](const std::string& name, ArgumentList parts, int64_t place) {
+    reference::aten::Call call{name, {{"place", Argument{place}}, {"reduces", {"sum"}}}};
+    call.arguments.emplace("parts", Argument{std::move(parts)});
+    return !collective_call(std::move(call)).has_value();
+  };
+  const std::string scatter = "_c10d_functional.reduce_scatter_tensor.default";
+  const Argument rows{reference::to_tensor(reference::Wide(Dims{2}))};
+  EXPECT_FALSE(refused(scatter, {rows, rows}, 1));
+  EXPECT_TRUE(refused(scatter, {rows, rows}, 2));
+  EXPECT_TRUE(refused(scatter, {rows, rows}, -1));
+  EXPECT_TRUE(refused(scatter, {Argument{int64_t{3}}, rows}, 0));
+  EXPECT_TRUE(refused(scatter, {}, 0));
+  EXPECT_TRUE(refused("mine.all_gather.default", {rows, rows}, 0));
 }
 
 }  // namespace

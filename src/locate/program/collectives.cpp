@@ -75,16 +75,10 @@ const Row* row_of(std::string_view name) {
 
 using ArgumentMap = std::map<std::string, Argument, std::less<>>;
 
-template <typename T>
-const T* get(const ArgumentMap& arguments, std::string_view name) {
-  const auto found = arguments.find(name);
-  return found == arguments.end() ? nullptr : std::get_if<T>(&found->second.value);
-}
-
 /// Ranks of its group; empty: not known.
 std::vector<int> group_of(const Operator& one) {
   std::vector<int> ranks;
-  const auto* list = get<ArgumentList>(one.attributes, "ranks");
+  const auto* list = argument_of<ArgumentList>(one.attributes, "ranks");
   for (const Argument& item : list != nullptr ? *list : ArgumentList()) {
     const auto* rank = std::get_if<int64_t>(&item.value);
     if (rank == nullptr) return {};
@@ -266,7 +260,7 @@ Result<Call> reduced(const Call& call, Argument parts) {
   constexpr std::array kReductions = {
       Reduction{"sum", "aten.sum.dim_IntList"}, Reduction{"avg", "aten.mean.dim"},
       Reduction{"max", "aten.amax.default"}, Reduction{"min", "aten.amin.default"}};
-  const auto* kind = get<std::string>(call.arguments, kReduces);
+  const auto* kind = argument_of<std::string>(call.arguments, kReduces);
   const auto* row =
       kind == nullptr ? kReductions.end() : std::ranges::find(kReductions, *kind, &Reduction::kind);
   if (row == kReductions.end())
@@ -280,10 +274,14 @@ Result<Call> reduced(const Call& call, Argument parts) {
 }
 
 /// The rows of this rank.
-Status scatter(ArgumentList& parts, int64_t place) {
+Status scatter(ArgumentList& parts, const int64_t* place_in_group) {
   const auto count = static_cast<int64_t>(parts.size());
+  const int64_t place = place_in_group == nullptr ? -1 : *place_in_group;
+  if (place < 0 || place >= count) return fail(Errc::Invalid, "a rank outside of its group");
   for (Argument& part : parts) {
-    TensorView& view = std::get<Tensor>(part.value).view;
+    auto* tensor = std::get_if<Tensor>(&part.value);
+    if (tensor == nullptr) return fail(Errc::Invalid, "a rank gave no tensor");
+    TensorView& view = tensor->view;
     if (view.shape.empty() || view.shape[0] % count != 0)
       return fail(Errc::Invalid, "rows that are no multiple of the ranks");
     view.shape[0] /= count;
@@ -297,7 +295,8 @@ Status scatter(ArgumentList& parts, int64_t place) {
 void join_collectives(Program* program) { Joiner(program).join(); }
 
 bool is_collective(const Operator& one) {
-  return one.list_sizes.contains(kParts) || beside_of(one.name) != nullptr;
+  return (row_of(one.name) != nullptr && one.list_sizes.contains(kParts)) ||
+         beside_of(one.name) != nullptr;
 }
 
 Result<Call> collective_call(Call call) {
@@ -310,13 +309,18 @@ Result<Call> collective_call(Call call) {
     }
     return other;
   }
-  Argument& parts = call.arguments.find(kParts)->second;
-  auto& list = std::get<ArgumentList>(parts.value);
-  switch (row_of(call.name)->meaning) {
+  const Row* row = row_of(call.name);
+  const auto found = call.arguments.find(kParts);
+  auto* list =
+      found == call.arguments.end() ? nullptr : std::get_if<ArgumentList>(&found->second.value);
+  if (row == nullptr || list == nullptr || list->empty())
+    return fail(Errc::Unsupported, "what the other ranks gave is not known");
+  Argument& parts = found->second;
+  switch (row->meaning) {
     case Meaning::Reduce:
       return reduced(call, std::move(parts));
     case Meaning::ReduceAndScatter:
-      ASSAY_TRY_STATUS(scatter(list, *get<int64_t>(call.arguments, kPlace)));
+      ASSAY_TRY_STATUS(scatter(*list, argument_of<int64_t>(call.arguments, kPlace)));
       return reduced(call, std::move(parts));
     case Meaning::Gather:
       return Call{"aten.cat.default", {{"tensors", std::move(parts)}}};
@@ -325,10 +329,10 @@ Result<Call> collective_call(Call call) {
       return Call{"aten.unbind.int", {{"self", Argument{std::move(stack)}}}};
     }
     case Meaning::Broadcast: {
-      const auto* root = get<int64_t>(call.arguments, kRoot);
-      if (root == nullptr || *root < 0 || static_cast<size_t>(*root) >= list.size())
+      const auto* root = argument_of<int64_t>(call.arguments, kRoot);
+      if (root == nullptr || *root < 0 || static_cast<size_t>(*root) >= list->size())
         return fail(Errc::Invalid, "a broadcast from an unknown rank");
-      return Call{"aten.alias.default", {{"self", std::move(list[static_cast<size_t>(*root)])}}};
+      return Call{"aten.alias.default", {{"self", std::move((*list)[static_cast<size_t>(*root)])}}};
     }
   }
   return fail(Errc::Unsupported, "a collective of unknown meaning");
