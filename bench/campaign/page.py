@@ -39,6 +39,10 @@ memory. A *mistake* is a verdict that is wrong: the share of these is the figure
 command that repeats them. The sample fails with either.
 """
 
+# Beginnings of the rows that split the first ones up, by what is varied; they stay in the JSON file.
+_BREAKDOWNS = ("family ", "fault ", "pair ", "port ")
+_BAD_SHOWN = 12
+
 
 def summary(
     campaign: Campaign, header: dict[str, Any], results: list[Result], command_of: Callable[[Result], str], load: float
@@ -103,6 +107,8 @@ def render(summaries: list[dict[str, Any]]) -> str:
 
 def _chapter(data: dict[str, Any]) -> str:
     section = Section.from_json(data["table"])
+    whole = len(section.rows)
+    section.rows = [row for row in section.rows if not row.name.startswith(_BREAKDOWNS)]
     dirty = ", with changes that are not committed" if data["dirty"] else ""
     outcomes = data["outcomes"]
     circumstances = (
@@ -112,11 +118,18 @@ def _chapter(data: dict[str, Any]) -> str:
     )
     if outcomes[SKIPPED]:
         circumstances += f" {outcomes[SKIPPED]} more could not be run on this machine."
+    file = f"results/{data['campaign']}.json"
     parts = [f"## {section.title}\n", f"{wrapped(circumstances)}\n", to_markdown(section)]
+    if len(section.rows) < whole:
+        parts.append(
+            f"[{file}]({file}) has the same for each kind and family: {whole - len(section.rows)} rows more.\n"
+        )
     if data["bad"]:
         parts.append("| what | case | why | the command that repeats it |\n| --- | --- | --- | --- |")
-        parts += [_bad_line(bad) for bad in data["bad"]]
+        parts += [_bad_line(bad) for bad in data["bad"][:_BAD_SHOWN]]
         parts.append("")
+        if len(data["bad"]) > _BAD_SHOWN:
+            parts.append(f"[{file}]({file}) lists all {len(data['bad'])}.\n")
     return "\n".join(parts)
 
 

@@ -756,6 +756,21 @@ def test_a_table_says_what_its_columns_mean(tmp_path: Path) -> None:
     assert "- Cases are counted." in page.render([data])
 
 
+def test_rows_by_kind_and_family_stay_in_the_json_file(tmp_path: Path) -> None:
+    header = {"commit": "c", "version": "1", "seed": 1, "started": "then", "machine": machine(), "load": 0.0}
+    data = page.summary(Counting(tmp_path), header, [], lambda result: "", 0.0)
+    # given two rows that split the first one up, and more mistakes than are read
+    row = data["table"]["rows"][0]
+    data["table"]["rows"] = [row, {**row, "name": "family llama"}, {**row, "name": "fault shifted"}]
+    data["bad"] = [{"case": f"c{i}", "outcome": MISTAKE, "reason": "", "command": ""} for i in range(30)]
+    text = page.render([data])
+    # then
+    assert "family llama" not in text and "fault shifted" not in text
+    assert "(results/counting.json) has the same for each kind and family: 2 rows more." in text
+    assert "| mistake | c11 |" in text and "| mistake | c12 |" not in text
+    assert "(results/counting.json) lists all 30." in text
+
+
 def machine() -> dict[str, str]:
     from bench.measure import machine as of_this
 
