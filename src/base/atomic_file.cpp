@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Everything goes to <path>.tmp<pid>, which is renamed when it is whole. Where the name must be
+// free renameat2() refuses a taken one, or link() on file systems without it.
 #include "base/atomic_file.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Widths come from a short table of ranges of code points; what is not in it takes one column, as
+// does a byte that is no UTF-8.
 #include "base/display.hpp"
 
 #include "base/utf8.hpp"

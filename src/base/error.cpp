@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The names of the codes, the text of an error, and which code an errno value becomes.
 #include "base/error.hpp"
 
 #include <cerrno>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Mappings stand in slots that are never freed and whose addresses are atomic, so that the handler
+// of SIGBUS can look through them at any moment. A mapping that goes leaves its change in a list,
+// where a ReadingScope finds what happened since it was made.
 #include "base/file_changes.hpp"
 
 #include <sys/mman.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The source of a URL is the one with the longest registered beginning. That of a path that looks
+// local is found by the folders above it, which are looked up only once some are registered.
 #include "base/file_source.hpp"
 
 #include <sys/stat.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One table for the whole process (base/intern_table.hpp); the empty text is handle 0 and is not
+// looked up.
 #include "base/interned_text.hpp"
 
 #include "base/intern_table.hpp"

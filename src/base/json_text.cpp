@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A comma or a new line goes in front of a member, so the text never lacks more than its closing
+// brace.
 #include "base/json_text.hpp"
 
 namespace assay {

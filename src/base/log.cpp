@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The line is put together on the stack and written at once; errno is left as it was.
 #include "base/log.hpp"
 
 #include <unistd.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Small files are read into memory, others mapped and watched (base/file_changes.hpp). Of a file
+// that lies elsewhere the local copy of its source is mapped, into which ranges are fetched.
 #include "base/mapped_file.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// exists() also asks the source of a path that lies elsewhere; is_taken() looks at this machine
+// alone and follows no link.
 #include "base/paths.hpp"
 
 #include <sys/stat.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The child gets its end of a socket pair and the files under numbers from 3 on. Lines are
+// collected from the socket until a deadline; a process that does not end by itself in two seconds
+// is killed.
 #include "base/python_process.hpp"
 
 #include <fcntl.h>
@@ -41,7 +44,7 @@ Status PythonProcess::start(std::string script, std::span<const int> files) {
   const FileDescriptor theirs(pair[1]);
   buffer_.clear();
   searched_ = 0;
-  // Copies above the numbers that the child gets them as.
+  // Copies whose numbers lie above those in the child, so that no dup2() closes one still to come.
   constexpr int kFirst = 3;
   constexpr int kAbove = 16;
   std::vector<int> sources = {theirs.get()};
@@ -109,7 +112,7 @@ Result<std::optional<std::string>> PythonProcess::receive(std::chrono::milliseco
   }
 }
 
-/// Takes leave of a process that closed its end.
+/// Waits for a process that closed its end of the socket, and says how it ended.
 std::string PythonProcess::ended_sentence() {
   socket_.reset();
   if (process_ <= 0) return "the Python process has ended";

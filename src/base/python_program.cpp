@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Asks the places in turn; the folder of the running program is that of /proc/self/exe.
 #include "base/python_program.hpp"
 
 #include <unistd.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A word of letters, digits and a few marks needs no quotes; inside quotes a single quote becomes
+// '\''.
 #include "base/shell_words.hpp"
 
 namespace assay {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Words are compared without the dashes in front of them; very long ones and names of one letter
+// get no suggestion.
 #include "base/suggest.hpp"
 
 #include <algorithm>

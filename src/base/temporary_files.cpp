@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A signal handler can neither lock nor allocate, so the names of unfinished files stand in a fixed
+// array with an atomic state each, where it finds what to remove.
 #include "base/temporary_files.hpp"
 
 #include <fcntl.h>
@@ -15,8 +17,7 @@
 namespace assay {
 namespace {
 
-// A signal handler can neither lock nor allocate, so the paths lie in places of their own. A
-// process writes a few files at a time; what finds no place is removed after an error, though not
+// A process writes a few files at a time; what finds no place is removed after an error, though not
 // after a signal.
 constexpr int kSlots = 64;
 struct TemporarySlot {

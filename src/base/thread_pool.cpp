@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Threads, the caller among them, take the next index from one counter until there is none.
+// Thread-local flags tell nested loops, which get no threads, and what an InterruptScope
+// (base/interruption.hpp) watches.
 #include "base/thread_pool.hpp"
 
 #include <sched.h>

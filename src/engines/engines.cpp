@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One list of engines, twice: as locate takes them and as pairing does.
 #include "engines/engines.hpp"
 
 #include <array>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names are taken apart from the front, paths component by component. One part that the library
+// would not write means that the whole is no name of a dump.
 #include "formats/atb_paths.hpp"
 
 #include "base/numbers.hpp"
@@ -73,7 +75,7 @@ std::optional<AtbNodePath> parse_atb_node_path(std::string_view path) {
   const std::string_view count = path.substr(process_end + 1, count_end - process_end - 1);
   parts.node = path.substr(count_end + 1);
   const auto run_count = parse_atb_run_count(count);
-  // Only what the parts can be put together from again.
+  // Zeros in front are refused: the parts would not give the path again.
   if (!run_count || (count.size() > 1 && count[0] == '0')) return std::nullopt;
   parts.run_count = *run_count;
   if (!parse_atb_process_folder(parts.process)) return std::nullopt;

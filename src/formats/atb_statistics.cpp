@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Statistics are taken as of any tensor and printed as the library prints them; NaN and infinities
+// count in the sums as in IEEE addition. Complex numbers and the extremes of 64-bit integers are
+// computed here.   docs/formats/atb-bin.md
 #include "formats/atb_statistics.hpp"
 
 #include <algorithm>
@@ -27,7 +30,7 @@ std::string number_text(double value, int digits, AtbStatisticsForm form) {
   return {text, end.ptr};
 }
 
-// Of any size: 2^64 is no integer of 64 bits.
+// By way of double, since 2^64 is no integer of 64 bits; adding 0.0 makes 0 of -0.
 std::string integer_text(double value) {
   char text[400];
   const auto end =

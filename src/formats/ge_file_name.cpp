@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Characters that have a meaning in the name of a file become '_'; a name that is too long is
+// stored under its digest, with a row in mapping.csv.   docs/formats/ge-tree.md, "File names"
 #include "formats/ge_file_name.hpp"
 
 #include <algorithm>

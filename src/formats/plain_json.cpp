@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A scanner that gives up at the first thing that is not plain. It looks through a text eight
+// characters at a time, and members are found by a hash into 64 buckets.
 #include "formats/plain_json.hpp"
 
 #include <bit>

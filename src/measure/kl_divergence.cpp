@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two passes over a block: the first makes the weights exp(g - max) and the mean difference mu, the
+// second adds up w f(d - mu). Differences that are all small, as most are, need no general exp().
+//   docs/metrics.md, "How the divergence keeps its digits"
 #include "measure/kl_divergence.hpp"
 
 #include <algorithm>
@@ -72,7 +75,7 @@ ASSAY_CLONES int64_t index_of_largest(const double* values, int64_t count) {
   return found;
 }
 
-/// Differences from the ones of a reference pair: (mine - mine_0) - (golden - golden_0).
+/// Differences less that of a reference position: (mine - mine_0) - (golden - golden_0).
 ASSAY_CLONES void subtract_from_reference(const double* golden, const double* mine, int64_t count,
                                           double golden_0, double mine_0, double* out) {
   int64_t i = 0;
@@ -95,7 +98,7 @@ template <bool kInner>
     if constexpr (kInner) weighted_inner += w * n;
   };
   int64_t i = 0;
-  // Added in the order of single ones.
+  // Four vectors at once, added one after the other: the bits are those of one at a time.
   for (; i + kTogether * kLanes <= count; i += kTogether * kLanes) {
     const Several w = exp_of_nonpositive(load_several(golden + i) - largest);
     for (int v = 0; v < kTogether; ++v) {
@@ -130,9 +133,9 @@ ASSAY_CLONES WeightSums weigh_parts(const double* golden, const double* differen
   return weigh<true>(golden, difference, inner, count, largest, weights);
 }
 
-/// w f(e) for e = difference - mean of any size. `relative_mine` is mine - mine_0 - offset: far from
-/// the mean, w exp(e) is taken as its single exponential, for w may underflow where the product
-/// does not.
+/// w f(e) for e = difference - mean of any size. `relative_mine` is mine - mine_0 - offset. Far
+/// from the mean, w exp(e) is computed as the one exponential of that: w may underflow where the
+/// product does not.
 [[gnu::always_inline]] inline f64x8 weighted_excess(f64x8 w, f64x8 e, f64x8 relative_mine) {
   const f64x8 distance = absolute_of(e);
   const ExpParts parts = exp_parts(distance <= kSmall ? e : relative_mine);

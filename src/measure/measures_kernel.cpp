@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two loops over a block, compiled for each of three formats: errors against golden as it is, and
+// what is measured against golden rounded to the format, as legacy standards and units do.
 #include "measure/measures_kernel.hpp"
 
 #include <iterator>

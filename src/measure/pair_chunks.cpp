@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A worker goes through a chunk block by block: read and add up, take out what is not finite if the
+// sums tell of any, divergences of rows. Chunks go in waves, so that few results wait to be joined.
 #include "measure/pair_chunks.hpp"
 
 #include <atomic>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One loop of vectors makes all sums, from arrays or straight from the elements of two tensors; it
+// is compiled for each rule and for each pair of types that has a reader.
 #include "measure/pair_sums.hpp"
 
 #include <cmath>
@@ -20,7 +22,7 @@ using simd::u64x8;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kLanes = 8;
 
-/// The vector kernel below is the same, eight at a time.
+/// lane_errors() below is the same, eight at a time.
 template <MetricRules kRules>
 [[gnu::always_inline]] inline PairErrors errors_by(double golden, double mine, double difference) {
   const double magnitude = std::fabs(golden);

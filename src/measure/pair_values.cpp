@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a block of either side is read: the parts of complex elements, the imaginary parts that one
+// side lacks, and 64-bit integers, which are subtracted before they are rounded.
 #include "measure/pair_values.hpp"
 
 #include <algorithm>

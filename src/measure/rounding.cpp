@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats of 16 bits and more are computed from their grid, integers are clamped, and one-byte
+// floats are looked up in a table of all their values.
 #include "measure/rounding.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A function for each standard says whether limits are kept and, in one sentence, what breaks them.
+// The limits by type are at the end.   docs/opcheck.md, "Standards"
 #include "measure/standards.hpp"
 
 #include <array>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Records are grouped by rank, step and node, and get the parameters of their folder, of the
+// topology or of a list. Kernels take over what is known of their operation; filters and, for
+// operations over ranks, the peers come last.
 #include "opcheck/cases.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A case is evaluated by its row of the table, and each output measured against one candidate after
+// the other until one passes. Cases run on several threads within a budget of memory, and are
+// reported in their order.
 #include "opcheck/check.hpp"
 
 #include <algorithm>

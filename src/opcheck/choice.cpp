@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Types are taken apart into the words that a choice may name, and the nearest of these to a
+// mistyped one is suggested.
 #include "opcheck/choice.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A JSON document that keeps the order of its keys and is shared by copies. Paths are split at '.',
+// spellings at '|', lists of known paths at blanks.
 #include "opcheck/parameters.hpp"
 
 #include <cmath>
@@ -146,7 +148,7 @@ void collect_unknown(const Json& object, const std::string& prefix, std::string_
 Parameters::Parameters() : document_(std::make_shared<Document>()) {}
 
 Result<Parameters> Parameters::parse(std::string_view json) {
-  // The parser builds its tree without recursion, but tears it down with it.
+  // The parser builds its tree without recursion, but destroying the tree recurses.
   size_t depth = 0;
   for (const char c : json) {
     if (c == '{' || c == '[') ++depth;

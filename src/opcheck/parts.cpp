@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A part holds cases and their peers with the records that they name; its answer holds results in
+// the same order. Each transfer() lists the members of a struct once, for writing and for reading.
 #include "opcheck/parts.hpp"
 
 #include <algorithm>
@@ -79,7 +81,7 @@ void transfer(ArchiveReader& archive, CustomMetric::Value& value) {
   run::read_value(archive, &value.value);
 }
 
-/// But for `rounding`, which operations have not.
+/// All but `rounding`, which only captured operators have.
 template <typename Archive, typename Any>
   requires std::same_as<std::remove_const_t<Any>, OutputRow>
 void transfer(Archive& archive, Any& row) {
@@ -89,7 +91,7 @@ void transfer(Archive& archive, Any& row) {
   run::check_range(archive, row.outcome <= CheckOutcome::Error);
 }
 
-/// But for what the case says itself.
+/// All but description and bytes, which the process that asks has itself.
 template <typename Archive, typename Any>
   requires std::same_as<std::remove_const_t<Any>, CaseResult>
 void transfer(Archive& archive, Any& result) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The tables of all groups made one, sorted by name at the first look-up.
 #include "opcheck/registry.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The longest common run is found row by row, with one row of lengths kept; then the ranges in
+// front of it and behind it are searched the same way.
 #include "pair/align.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two tables hold the best sums in front of each place and from it on. A pair is in a best
+// alignment when both and its own similarity make the best sum; it counts when it has no rival.
 #include "pair/align_operands.hpp"
 
 #include <algorithm>

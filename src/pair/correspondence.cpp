@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Ranks first, then what the user says of steps and modules. An engine aligns the rest itself; of
+// other runs steps are aligned by their tokens, and operations of ATB by number.
 #include "pair/correspondence.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the JSON of --map with its slices, and finds the records that an entry's selectors name.
 #include "pair/explicit_pairs.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One vector kernel takes blocks of 2048 values, from the tensor's memory or widened into a buffer.
+// Records are mapped some at a time and read in chunks by all threads, which merge in their order.
 #include "pair/fingerprint.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inputs are listed by rank and step in the order of execution. Those of the first execution that
+// both ranks have decide: one that differs makes it other work.
 #include "pair/first_inputs.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// An operator's origin is asked of five sources in turn: the metadata of the optimised graph, its
+// name, its name as a row of known names, its dump file, its name as far as known names begin it.
 #include "pair/ge_graph.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tables of names on both sides, with # for the number of the layer, that are read either way.
 #include "pair/gguf_names.hpp"
 
 #include <array>

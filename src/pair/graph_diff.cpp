@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Nodes are aligned level by level from the root, by their types, parameters and sizes. Then the
+// inputs of operations that stand for each other are followed to who makes them.
 #include "pair/graph_diff.hpp"
 
 #include <algorithm>

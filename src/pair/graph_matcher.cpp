@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What graph_matcher_fx.cpp (GE against FX) and graph_matcher_ge.cpp (GE against GE) share: the
+// loop over tokens, where an operator comes from, the operands of fused ones, and the counts.
 #include "pair/graph_matcher.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Groups records by token and operator and puts the operands of each in the order of their slots.
 #include "pair/graph_operands.hpp"
 
 #include <algorithm>

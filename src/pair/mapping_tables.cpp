@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Both tables are JSON. What a table should have said is thrown as Expected to whoever knows its
+// file; globs are matched without recursion.
 #include "pair/mapping_tables.hpp"
 
 #include <sys/stat.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the user named is paired first; then each pair of ranks and steps, by rules or one to one;
+// then shards are merged, and what is left alone gets its reason. Where only golden is of ATB the
+// two sides change places for this.
 #include "pair/match.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every way to make one tensor of each side's shards is listed; of those whose shapes fit, the
+// values at sampled positions choose. Replicas that a way leaves out are then compared in full.
 #include "pair/merge_ranks.hpp"
 
 #include <algorithm>
@@ -247,8 +249,8 @@ class Ways {
   std::vector<Way> ways_;
 };
 
-/// Lists on one side, and one tensor of more axes on the other: all its values in order, and less
-/// than a list of padding.
+/// Where the shards are lists and the other side is one tensor of more axes: the lists one behind
+/// the other hold all its values in order, and then less padding than a list is long.
 std::optional<Way> flat_way(const std::vector<Shard>& shards, const std::optional<Dims>& whole) {
   if (!whole || whole->size() == 1) return std::nullopt;
   Way way{.members = {}, .shape = *whole, .flat = true, .name = "flat", .preference = 10};

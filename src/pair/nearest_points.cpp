@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Nodes are split at the median of the dimension in which their points are spread the most, down to
+// leaves of a dozen points. Removed points are counted out, so that empty subtrees are passed over.
 #include "pair/nearest_points.hpp"
 
 #include <algorithm>

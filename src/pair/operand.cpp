@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Shards are merged (a concatenation is one block interleaved), the steps of the recipe are
+// applied, most of which only change the view, and FRACTAL_NZ memory is read into plain order.
 #include "pair/operand.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// An index of hashes: the name of a place is made again for each record that has the hash.
 #include "pair/places.hpp"
 
 #include <algorithm>

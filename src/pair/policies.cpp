@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each rule selects nodes of both trees by the words of the tables (mapping_tables.hpp), mostly
+// within one pair of layers, and pairs what it selected, in tree order.
 #include "pair/policies.hpp"
 
 #include <algorithm>

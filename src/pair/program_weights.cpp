@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each leaf of mine looks for golden's of its own name, then for the operand that golden's paired
+// operator reads in its place, then for the weight that its codes stand for.
 #include "pair/program_weights.hpp"
 
 #include <algorithm>
@@ -38,7 +40,7 @@ class LeafMatcher {
     return found == golden_.records.end() ? kNoPartner : found->second;
   }
 
-  /// Golden's record of that name; of another name that the paired operand has.
+  /// Golden's record of that name; else of the leaf that a paired operator reads in the same slot.
   [[nodiscard]] size_t partner_of(std::string_view name) const {
     if (const size_t same = golden_record(name); same != kNoPartner) return same;
     for (auto it = first_reads_.lower_bound({name, 0});
@@ -65,9 +67,9 @@ class LeafMatcher {
     out_.missing.assign(missing.begin(), missing.end());
   }
 
-  /// Every leaf that golden's program reads has its partner, so none of the other's is one of these
-  /// under another name. Where golden does not tell, those that no operator of mine reads have
-  /// none.
+  /// Takes out lonely leaves that cannot be one of golden's under another name: all of them, where
+  /// every leaf that golden's program reads has its partner; else those that no operator of mine
+  /// reads.
   void drop_unread() {
     const bool golden_tells = !operators_.mine_of.empty() && out_.missing.empty();
     if (!golden_tells && operators_.golden_of.empty()) return;

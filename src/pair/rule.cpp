@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A table in the order of the enumeration; names with underscores are the original's.
 #include "pair/rule.hpp"
 
 #include <iterator>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A file gets its full size at once; it is written with pwrite() and at the end mapped through
+// /proc/self/fd, as it has no name.
 #include "pair/scratch_tensor.hpp"
 
 #include <fcntl.h>

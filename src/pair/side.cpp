@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Beside the index of records by place and node: what the original's rules read out of file names,
+// such as "outtensor0" or "input_1_0".
 #include "pair/side.hpp"
 
 #include <algorithm>

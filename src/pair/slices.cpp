@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two rules that cut a tensor down to what the other side holds, and readers of the small integer
+// tensors and shapes that such rules ask for.
 #include "pair/slices.hpp"
 
 #include <array>
@@ -43,7 +45,7 @@ std::optional<RopeSlice> rope_slice(const Dims& golden, const Dims& mine, int64_
     return length >= 1 && (strict ? length < size : length <= size);
   };
   int64_t left = 0;
-  // Of rank 4 the batch goes, of rank 3 one comes: both are [heads, half] then.
+  // A batch of 1 is taken off rank 4, and rank 3 gets a first axis of 1: both have two axes then.
   const auto without_batch = [&](RecipeStep step) {
     std::vector<RecipeStep> steps = {std::move(step)};
     if (golden[0] == 1) steps.push_back(select(0, 0));

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every token gets a key of its id, its position and all tokens before it; equal keys of two runs
+// are one token. Columns of a batch are keyed together, and from rows in common follows which rows
+// of a module's tensors belong together.
 #include "pair/step_tokens.hpp"
 
 #include <algorithm>
@@ -64,7 +67,7 @@ std::map<int64_t, Embedded> embedded_steps(const Run& run, int rank) {
   return steps;
 }
 
-/// The positions of a step's tokens: one after the other and the same in all sequences, or nothing.
+/// The first position of a step, where its tokens follow each other and all sequences are alike.
 std::optional<int64_t> first_position(const std::vector<int64_t>& positions, int64_t length) {
   if (length == 0 || positions.empty() || static_cast<int64_t>(positions.size()) % length != 0)
     return std::nullopt;
@@ -201,7 +204,7 @@ std::string describe(const std::vector<StepRows>& rows) {
   return text + count_text(tokens);
 }
 
-/// Columns of a run's steps that no pair has.
+/// How many different columns of a run's steps no pair has.
 size_t unpaired(const StepColumns& columns, size_t paired) {
   std::set<uint64_t> tokens;
   for (const auto& step : columns) tokens.insert(step.begin(), step.end());
@@ -494,8 +497,7 @@ bool StepAlignment::is_by_tokens(std::string_view module) const {
 
 namespace {
 
-/// The last `size` tokens of a step, as rows of a tensor that has no others: those of `tokens`, and
-/// which ones.
+/// The tokens in common, as rows of two tensors that may hold the last tokens of their steps only.
 struct Kept {
   std::vector<int64_t> golden, mine;
 };

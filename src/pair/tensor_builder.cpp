@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// In memory bytes go straight to their place; for a file they are collected into blocks of 4 MiB.
 #include "pair/tensor_builder.hpp"
 
 #include <algorithm>

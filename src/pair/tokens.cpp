@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which models ran in folders 0 and 1 decides how the folders are counted.
 #include "pair/tokens.hpp"
 
 #include <algorithm>
@@ -69,7 +70,7 @@ TokenTable detect_token_table(const StepParts& steps, int prompt_in_step, int de
   }
   if (prompt_0) return prompt_1 ? TokenTable::WarmUp : TokenTable::Plain;
   if (decoder_0) return TokenTable::Shifted;
-  // The dump begins later; a prompt in run 1 means that run 0 was another one before it.
+  // The dump begins later; a prompt in folder 1 means that folder 0 would have been a warm-up.
   return prompt_1 ? TokenTable::WarmUp : TokenTable::Shifted;
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The tree of an ATB run without a topology is made of its folders' names. A model with many
+// children of one type has layers; the depth-first search for them follows the original's rule.
 #include "pair/tree.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The endings that libraries use ("qweight", "_packed", "_scale" ...) tell which records make one
+// weight. Weights pair by equal names, then without a prefix that one side has, then a tied head.
 #include "pair/weight_names.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tensors of any type become arrays of double or of int64, and arrays become tensors: rounding to
+// float16, bfloat16 and the 8-bit floats works on the bits of the double.
 #include "reference/wide.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A node is a path of folders, {id}_{type} each, which formats/atb_paths.hpp takes apart; from the
+// parts come its ids, the node around it and the type of its operation.
 #include "run/atb_names.hpp"
 
 #include "base/numbers.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The header gives type and shape, a view of the payload gives strides and the place of the bytes.
+// A file that cannot be used becomes a record with the problem and the whole file as its bytes.
 #include "run/atb_record.hpp"
 
 #include <cmath>

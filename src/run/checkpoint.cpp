@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Decides which files are the model's (those of the index, else safetensors, else torch's, else
+// GGUF), lists their members as weights, and tells what an index or the name of a shard promises
+// and is not there.
 #include "run/checkpoint.hpp"
 
 #include <algorithm>
@@ -31,7 +34,7 @@ Result<json> read_json(const std::string& path, uint64_t max_bytes) {
 }
 
 struct Listing {
-  std::vector<std::string> safetensors;  // names of files, in natural order
+  std::vector<std::string> safetensors;  // names of files, sorted as strings
   std::vector<std::string> torch;
   std::vector<std::string> gguf;
   std::set<std::string> all;
@@ -175,7 +178,7 @@ class Reader {
     for (const std::string& file : files) {
       read_shard(file, nullptr);
       const auto container = open_container(join_path(folder_, file));
-      if (!container) continue;  // read_shard() has said so
+      if (!container) continue;  // read_shard() has added a warning
       for (const auto& [key, value] : (*container)->properties())
         run_.properties.emplace(key, value);
     }
@@ -284,7 +287,7 @@ Result<Run> read_gguf_shards(const std::string& folder, const std::vector<std::s
   return std::move(reader).finish();
 }
 
-/// Name of the folder, with what is needed in front of a file's name, and of the file.
+/// The folder, "." where the path names none, and the name of the file.
 std::pair<std::string, std::string> split_path(const std::string& path) {
   const size_t slash = path.rfind('/');
   return {slash == std::string::npos ? "." : path.substr(0, slash + 1), base_name(path)};

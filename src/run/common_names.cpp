@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Three steps: segments of wrappers ("_orig_mod") are dropped where that gives more modules a
+// common name; models of one program are paired by weights and shapes; one prefix in front of all
+// names is taken off.
 #include "run/common_names.hpp"
 
 #include <algorithm>
@@ -22,7 +25,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kWrapperSegments = {"_orig_mod", "_fsdp_wrapped_module",
                                                               "_checkpoint_wrapped_module",
                                                               "_forward_module", "base_layer"};
-/// Golden names that one prefix has to account for before it counts as the reason for all of them.
+/// A prefix counts as the reason for all other names when it leads to this share of the modules of
+/// the other run.
 constexpr double kPrefixShare = 0.9;
 /// Norms of one weight in two precisions differ by less; those of two weights of one shape rarely
 /// do.
@@ -88,7 +92,8 @@ std::string as_it_is(std::string_view path) { return std::string(path); }
 
 // ---- wrappers ----
 
-/// "model/" of "draft/layers.0": models beside the first one in a native run.
+/// Length of "draft/" in "draft/layers.0", as models beside the first one in a native run are
+/// called; 0 for other names.
 size_t model_prefix(std::string_view path) {
   const size_t slash = path.find('/');
   return slash == std::string_view::npos ? 0 : slash + 1;
@@ -101,9 +106,10 @@ std::string join(const std::vector<std::string_view>& segments, size_t first) {
   return text;
 }
 
-/// What a wrapper computed that hands on its inner module's results is that module's result, seen
-/// again. A wrapper that adds something of its own (an adapter) keeps the name, and what it wraps
-/// keeps its own.
+/// A wrapper that only hands on the results of the module inside it shows them a second time: its
+/// inputs and outputs become RecordKind::WatchedAgain, and both get the name without wrappers. A
+/// wrapper that adds something of its own (an adapter) gets that name alone, and what it wraps
+/// keeps its long one.
 class Unwrapping {
  public:
   /// bare   the name without wrappers
@@ -214,7 +220,7 @@ void see_through_wrappers(Run* golden, Run* mine, std::vector<std::string>* note
 // ---- one prefix in front of all ----
 
 /// The prefix that most of `longer`'s names have in front of a name of `shorter`, types agreeing;
-/// empty: none is it.
+/// empty when there is none.
 std::string find_prefix(const Modules& shorter, const Modules& longer) {
   std::map<std::string, size_t> votes;
   for (const auto& [path, type] : longer) {
@@ -239,7 +245,8 @@ std::string find_prefix(const Modules& shorter, const Modules& longer) {
   return named > 1 && is_reason && second < count ? best : std::string();
 }
 
-/// What stands around the prefixed module is a wrapper of it.
+/// Modules that the prefix leads through are the model itself or wrappers of it: their name is
+/// empty.
 std::string without_prefix(const std::string& prefix, std::string_view path) {
   if (path.starts_with(prefix)) return std::string(path.substr(prefix.size()));
   return prefix.starts_with(std::string(path) + ".") ? std::string() : std::string(path);
@@ -492,7 +499,8 @@ std::string without_wrappers(std::string_view path) {
 
 namespace {
 
-/// The names of a run's files, once it is renamed. A path that two get was the outer one's.
+/// By new path, the names that the run's files have. Of two modules that get one path the outer one
+/// counts.
 std::map<std::string, std::string, std::less<>> own_names_after(const Rename& rename,
                                                                 const Run& run) {
   std::map<std::string, std::string, std::less<>> names;

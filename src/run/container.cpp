@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A class for each kind of file lists its members and hands out one as a tensor. Behind them stands
+// the cache of open files, which tells a replaced file by its stamp.
 #include "run/container.hpp"
 
 #include <algorithm>
@@ -173,7 +175,7 @@ class SafetensorsContainer : public Container {
   const MappedFile& file() const override { return file_; }
 
  private:
-  /// Records of a native run know where their bytes are, and never ask.
+  /// Parsed when it is first asked for: records of a native run know where their bytes are.
   const Result<formats::Safetensors>& content() const {
     std::call_once(is_read_, [this] {
       content_.emplace(in_file(file_.path(), formats::read_safetensors(file_.bytes())));
@@ -233,8 +235,8 @@ class GgufContainer : public Container {
   }
 
  private:
-  /// How long the header is nobody knows before it was read: more and more of a file that lies
-  /// elsewhere is brought here until its header makes sense.
+  /// The header's length shows only once it was read: of a file that lies elsewhere more and more
+  /// is brought here until its header makes sense.
   static Result<formats::Gguf> read_header(const MappedFile& file) {
     const uint64_t size = file.bytes().size();
     for (uint64_t here = kFirstHeadBytes;; here *= 2) {
@@ -480,8 +482,8 @@ Result<FileIdentity> identity_of(const std::string& path) {
 // Enough for the headers of most formats: one block of the cache of remote files.
 constexpr uint64_t kHeadBytes = uint64_t{1} << 20;
 
-/// Of a file that lies elsewhere, what its directory of members is in; of a format that has it in
-/// several places everything.
+/// Opens a file. Of one that lies elsewhere the part with the directory of its members is brought
+/// here, or all of it in formats that have no such part.
 Result<MappedFile> open_with_head(const std::string& path) {
   ASSAY_TRY(MappedFile file, MappedFile::open_unfetched(path));
   if (!is_elsewhere(path)) return file;
@@ -567,10 +569,10 @@ Cache& cache() {
 }  // namespace
 
 Result<std::shared_ptr<const Container>> open_container(const std::string& path) {
-  // What nobody holds is opened without a question: the open file says what it is.
+  // What nobody holds is opened without asking the file system first: the open file has its stamp.
   if (cache().is_open(path)) {
     ASSAY_TRY(const FileIdentity identity, identity_of(path));
-    // One that was found shorter shows zeros for good; the file may be whole again.
+    // A mapping whose file was found shorter reads as zeros for good; the file may be whole again.
     if (std::shared_ptr<const Container> known = cache().find(path, identity);
         known && check_unchanged(known->bytes()))
       return known;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The order in which the readers are asked, and the sentence for a path that none of them
+// recognises.
 #include "run/detect.hpp"
 
 #include "base/file_source.hpp"

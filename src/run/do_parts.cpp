@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tasks that cannot be sent stay with this process. The others are planned as parts, each of which
+// is packed when the runner has room for it and taken back when it is done.
 #include "run/do_parts.hpp"
 
 #include <utility>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A folder of the documents is known by its name (dump_*, data_dump, gm_*_dump) and replaced only
+// where it is missing and today's folder lies in the same place.
 #include "run/documented_folder.hpp"
 
 #include <filesystem>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds a timetable of the run that knows its order, looks every record of the other up in it (in
+// the same step, then in any, then by path and role alone), and sorts by these times within rank
+// and step.
 #include "run/execution_order.hpp"
 
 #include <algorithm>
@@ -11,7 +14,7 @@
 namespace assay::run {
 namespace {
 
-/// Of what a record is one execution, whatever the step: path, role, call, slot.
+/// What was executed, whatever the step: path, role, call, slot.
 using Execution = std::tuple<std::string, Role, uint32_t, std::string>;
 
 Execution execution_of(const Run& run, const TensorRecord& record) {
@@ -56,7 +59,7 @@ class Timetable {
   std::map<Execution, uint64_t> in_any_step_;
 };
 
-/// Records without a namesake stay behind the one that they stand behind.
+/// A record without a namesake takes the time of the one in front of it, and stays behind that.
 void take_order(const Timetable& timetable, Run* run) {
   bool all_known = true;
   std::vector<uint64_t> times;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Folders of this machine are read with readdir(), those that lie elsewhere by their FileSource. A
+// link is followed only to learn what it leads to, and refused when that is outside the boundary.
 #include "run/folder.hpp"
 
 #include <dirent.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The part of 16 digits is the time; the numbers of task, stream and dump are counted back from it,
+// since the name of an operator may hold dots and digits itself.
+//   docs/formats/ge-tree.md, "File names"
 #include "run/ge_names.hpp"
 
 #include <algorithm>
@@ -127,7 +130,7 @@ std::string sanitized(std::string name) {
 std::map<std::string, std::string> read_long_names(std::string_view text) {
   std::map<std::string, std::string> names;
   const auto add = [&names](std::string_view file, std::string_view name, bool whole) {
-    // What was cut off has lost the end of its time.
+    // The last line may be cut off; its name counts only when the time at its end is whole.
     if (whole || is_ge_dump_name(name)) names[std::string(file)] = name;
   };
   const bool ends_with_line = text.ends_with('\n');

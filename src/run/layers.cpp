@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Layers of a tree are told by the types of its children, layers and experts of a name by a number:
+// between dots, in front of ATB's "_layer", or in a tensor's name where a program has no modules.
 #include "run/layers.hpp"
 
 #include <algorithm>
@@ -64,7 +66,7 @@ std::optional<int64_t> layer_number(std::string_view text) {
   return is_digits(text) ? parse_number<int64_t>(text) : std::nullopt;
 }
 
-/// "3_Prefill_layer"; layers of ATB are called so by what they are, their operations are not.
+/// "3_Prefill_layer": ATB's layers end with "_layer" or "Layer", its operations do not.
 std::optional<NumberedLayer> atb_layer(std::string_view part) {
   const size_t mark = part.find('_');
   if (mark == std::string_view::npos || !(part.ends_with("_layer") || part.ends_with("Layer")))

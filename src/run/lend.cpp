@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Wanted records are indexed by digest. The lender's tensors of a wanted type and shape are read
+// where they have no digest, and every record with that digest gets the place of the bytes.
 #include "run/lend.hpp"
 
 #include <algorithm>

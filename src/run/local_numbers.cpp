@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collects the numbers in names by rank. Where places of a group (pp, ep) use the same numbers each
+// counts for itself, and the offset of its place is added in records, operations and trees. Of
+// experts the sizes of both models tell, too: they should be alike.
 #include "run/local_numbers.hpp"
 
 #include <algorithm>
@@ -19,7 +22,7 @@ namespace {
 using Stack = std::pair<std::string, std::string>;  // before and after the number
 using Part = std::optional<NumberedLayer> (*)(std::string_view name);
 
-/// The layer whose name a name begins with.
+/// The layer of a name that begins with the layer's own name.
 std::optional<NumberedLayer> layer_in(std::string_view name) {
   std::optional<NumberedLayer> layer = layer_of_node(name);
   if (layer && !name.starts_with(layer->name())) return std::nullopt;
@@ -81,7 +84,7 @@ ByPlace by_place(const ByRank& ranks, const std::map<int, int64_t>& places) {
   return out;
 }
 
-/// Numbers that two places have mean that each counts for itself.
+/// Whether some number occurs in two places: then each place counts for itself.
 bool have_common(const ByPlace& places) {
   std::set<int64_t> all;
   size_t count = 0;
@@ -97,7 +100,7 @@ using Offset = std::function<int64_t(const Stack& stack, int64_t place)>;
 
 class Renumbering {
  public:
-  /// All outlive this.
+  /// All arguments outlive this object.
   Renumbering(Run* run, Part part, const std::map<int, int64_t>& places, const Offset& offset)
       : run_(*run), part_(part), places_(places), offset_(offset) {}
 
@@ -129,7 +132,7 @@ class Renumbering {
     return known->second;
   }
 
-  /// Ranks of several places may have had the same tree.
+  /// Ranks of several places may share a tree, which becomes one for each place.
   void rename_trees() {
     std::vector<Run::RankTree> trees;
     for (const Run::RankTree& one : run_.rank_trees) {
@@ -150,7 +153,7 @@ class Renumbering {
     for (TopologyNode& child : node->children) rename(rank, &child);
   }
 
-  /// Layers and experts may both be numbered on.
+  /// Layers and experts may both be numbered on: the name of the files is that of the first time.
   void keep_own_name(std::string_view before, std::string_view now) {
     const auto older = run_.own_names.find(before);
     run_.own_names.try_emplace(std::string(now), older == run_.own_names.end()
@@ -216,7 +219,8 @@ class Experts {
                          }));
   }
 
-  /// Of the model, of which `others` are known. A tree with as many has the other places', too.
+  /// Experts of the model, of which the other run tells `others`. A tree that names as many has
+  /// those of all places, and does not tell how many there are in one.
   [[nodiscard]] int64_t all_of_local(int64_t others) const {
     return (declared_ < others ? std::max(computed_, declared_) : computed_) * size_;
   }
@@ -230,7 +234,8 @@ class Experts {
            " a place, so that those of ep 1 begin with " + std::to_string(each);
   }
 
-  /// Several ranks, whose places are not known, have the same numbers, and too few of them.
+  /// Whether several ranks, whose places are not known, have the same numbers, and too few of them
+  /// for the other run's model.
   [[nodiscard]] bool look_local(int64_t all) const {
     const auto ranks = static_cast<int64_t>(ranks_.size());
     const int64_t own = std::max(computed_, declared_);
@@ -275,7 +280,8 @@ std::pair<bool, bool> find_local(const Experts& golden, const Experts& mine) {
     const int64_t my_all = mine.all(of_mine);
     if ((of_golden && !golden.may_be_local(my_all)) || (of_mine && !mine.may_be_local(golden_all)))
       continue;
-    // Of two that are no models of known size numbers in common alone can tell.
+    // When both may be local no size of the model is known: only numbers that places have in common
+    // tell then.
     if (of_golden && of_mine && !(golden.overlap() && mine.overlap())) continue;
     const double ratio = static_cast<double>(std::max(golden_all, my_all)) /
                          static_cast<double>(std::min(golden_all, my_all));
@@ -295,7 +301,8 @@ std::optional<int64_t> last_number(std::string_view name) {
                                                              : std::nullopt;
 }
 
-/// Members of a list in their order; what is none behind the one that it stood behind.
+/// Where to insert a child: a member of a list by its number, any other child at `behind`, after
+/// the sibling that it stood behind.
 size_t place_for(const TopologyNode& child, size_t behind, const std::vector<TopologyNode>& among) {
   const auto number = last_number(child.name);
   if (!number) return behind;
@@ -306,7 +313,8 @@ size_t place_for(const TopologyNode& child, size_t behind, const std::vector<Top
   return among.size();
 }
 
-/// A module that a rank only holds the place of has nothing below it.
+/// Where a rank has only a placeholder of a module there is nothing below it; the other tree
+/// counts.
 void join_into(const TopologyNode& from, TopologyNode* to) {
   if (to->children.empty() && !from.children.empty()) {
     *to = from;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Logits are known by name: the model's output "logits", or what a head such as lm_head gives. The
+// choices are the largest values at the last position of each sequence.
 #include "run/logits.hpp"
 
 #include <algorithm>

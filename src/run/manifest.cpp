@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What formats/native/manifest.hpp reads is added to the run. A manifest that is missing changes
+// nothing; one that cannot be read makes the run incomplete and damaged.
 #include "run/manifest.hpp"
 
 #include "base/mapped_file.hpp"
@@ -38,7 +40,7 @@ Manifest add_manifest_file(const std::string& path, Run* run) {
   }
   run->coverage.complete = false;
   run->warnings.push_back(read.error().describe());
-  // It is only ever replaced as a whole.
+  // A manifest is only ever replaced as a whole, so one that cannot be read was damaged.
   if (file) run->add_damage(path, read.error().message);
   return manifest;
 }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Threads parse pieces of whole lines while the pieces before them are taken in order, since a line
+// may refer to an earlier one. Taking a line completes it, holds its bytes against the step files,
+// and lets records of one payload share its check.
 #include "run/native_records.hpp"
 
 #include <malloc.h>
@@ -265,7 +268,7 @@ class PlacesByNumber {
 /// memory, and hardly anybody looks at them.
 class SketchFile {
  public:
-  /// Without a place for it sketches stay where they are.
+  /// Where no such file can be made the sketches stay in the records.
   explicit SketchFile(uint64_t most) {
     Result<int> file = open_unlinked_file();
     if (!file) return;
@@ -279,7 +282,7 @@ class SketchFile {
     });
   }
 
-  /// Those of the records from `first` on.
+  /// Moves the sketches of the records from `first` on into the file.
   void take(std::vector<TensorRecord>& records, size_t first) {
     std::vector<stats::Sketch> taken;
     std::vector<size_t> owners;
@@ -304,7 +307,7 @@ class SketchFile {
     }
     count_ += taken.size();
   }
-  /// Lets go of what was read.
+  /// Lets the kernel drop the pages that were read.
   void release() const {
     if (held_ != nullptr) ::madvise(const_cast<void*>(held_.get()), bytes(), MADV_DONTNEED);
   }
@@ -372,9 +375,10 @@ class RecordsReader {
     const size_t first_record = run_->records.size();
     const size_t first_operation = run_->operations.size();
     read_lines(is_long);
-    // An index holds nothing of what had to be said.
+    // An index has no place for warnings and damage: lines that cause some are read again each
+    // time.
     if (is_long && said() == before) write_index(first_record, first_operation);
-    // Some 200 bytes a record, which glibc would keep for later.
+    // Reading has freed some 200 bytes a record, which glibc would keep for later.
     if (is_long) ::malloc_trim(0);
     return std::move(facts_);
   }
@@ -561,7 +565,7 @@ class RecordsReader {
     run_->records.push_back(std::move(record));
   }
 
-  /// By the line that it is like, which stands before it.
+  /// Completes a line by the earlier one that it is like.
   Status complete(RecordsLine* line) {
     if (const std::optional<size_t> operation = operation_numbers_.find(*line->like)) {
       complete_line(run_->operations[*operation], line);
@@ -573,7 +577,8 @@ class RecordsReader {
                                    ", which does not stand before it");
   }
 
-  /// A line that is like another has what its bytes are, too, from the record that has them.
+  /// A line that is like another takes from the record whose bytes it has what these are: their
+  /// statistics, and the form of a view.
   void repeat(const TensorRecord& original, TensorRecord* record) {
     if (!record->stats) record->stats = original.stats;
     if (!record->bytes && record->stats) record->stats_file = path_;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Both names are walked together; where both have digits the longer run of them, without leading
+// zeros, is the larger number.
 #include "run/natural_sort.hpp"
 
 namespace assay::run {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One list of columns serves packing and unpacking: integers of a record, and texts and shapes as
+// numbers in tables. Packing goes column by column; unpacking finds all columns first, then fills
+// them into one block of records after the other.
 #include "run/packed_records.hpp"
 
 #include <algorithm>
@@ -14,7 +17,7 @@ namespace {
 constexpr size_t kSketchAlignment = 64;
 constexpr size_t kBlock = 512;  // records whose columns are filled in together
 
-/// What of a record is there at all, and small things.
+/// Which parts a record has, and its members that are yes or no.
 enum Flag : uint16_t {
   kHasBytes = 1,
   kIsRaw = 2,
@@ -98,7 +101,7 @@ constexpr std::array kTextColumns = {text_column<&R::step_name>(),
                                      place_text_column<&B::member>(false)};
 constexpr std::array kDimsColumns = {DimsColumn{&R::shape}, DimsColumn{&R::strides}};
 
-/// Counts may be any numbers from a file, whose sum need not be one.
+/// Each count by itself: they come from a file and may be so large that their sum overflows.
 bool counts_non_finite(const stats::TensorStats& stats) {
   return stats.nan_count != 0 || stats.positive_inf_count != 0 || stats.negative_inf_count != 0;
 }
@@ -349,7 +352,8 @@ class Unpacker {
 
   Status unpack() {
     ASSAY_TRY(count_, reader_.read<uint64_t>());
-    // No two records have the same order, so each takes a byte, and no more are believed.
+    // No two records have the same order, so that column has at least a byte for each: a count of
+    // more records than bytes is damage.
     if (count_ > packed_.size()) return fail(Errc::Invalid, "names more records than it has", 0);
     for (StoredColumn& column : texts_) {
       ASSAY_TRY(column, read_column(reader_, count_));
@@ -400,7 +404,7 @@ class Unpacker {
 
   [[nodiscard]] bool has(size_t i, Flag flag) const { return (flags_.at(i) & flag) != 0; }
 
-  /// Where the numbers of the records are that have them.
+  /// Finds where numbers, digests and sketches begin, by counting the records that have some.
   Status find_numbers() {
     std::array<uint64_t, 4> counts{};
     constexpr std::array kFlags = {kHasStats, kHasNonFinite, kHasDigest, kHasSketch};

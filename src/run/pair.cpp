@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The order in which two runs are made comparable: numbers of layers and experts, trees of ranks,
+// names, order of execution, values. Each step relies on the names that the one before it gave.
 #include "run/pair.hpp"
 
 #include "base/text.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Words for a kind of group stand in one table. A rank's places are the digits of its number, with
+// the sizes of the groups as bases and the first group as the lowest digit.
 #include "run/parallel_groups.hpp"
 
 #include <algorithm>

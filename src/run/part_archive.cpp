@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Of a run only the records that a part names are sent, packed, and numbered anew in the order in
+// which they are asked for.
 #include "run/part_archive.hpp"
 
 #include "run/packed_records.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One pass over the tasks: each joins the part that is open for its group, rank and step, or begins
+// the next one where the limits would be passed. Then the parts are sorted, largest first.
 #include "run/parts.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares the values that were read with the digest or the statistics of their record. A check is
+// one byte in an aligned block of 4096 bytes: its address gives the block, which counts its
+// holders.
 #include "run/payload_check.hpp"
 
 #include <array>
@@ -76,7 +79,7 @@ std::string difference(const stats::TensorStats& said, const stats::TensorStats&
 
 // ---- blocks ----
 
-// Found from any of its flags by their address.
+// Aligned to its size, so that the address of any flag in it gives the block.
 struct alignas(4096) PayloadCheck::Block {
   static constexpr size_t kSize = 4096;
   static constexpr size_t kChecks = kSize - 24;

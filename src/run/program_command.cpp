@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The words of the command are JSON lists in the properties host.command.*, of earlier versions in
+// host.program. Folder and variables are written only where they differ from this process's.
 #include "run/program_command.hpp"
 
 #include <unistd.h>
@@ -54,7 +56,7 @@ std::string model_of(const Run& run) {
   return run.topology->type;
 }
 
-/// "env -C /there NAME=value ", of what is another now.
+/// "env -C /there NAME=value ", of what differs from this process; empty when nothing does.
 std::string surroundings(const Run& run) {
   std::string text;
   const auto folder = run.properties.find(std::string(kCommand) + "folder");

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The records are searched by node, then by full name, then by slot or key; a later search is made
+// only when the one before it found nothing.
 #include "run/record_name.hpp"
 
 namespace assay::run {
@@ -13,7 +15,8 @@ std::vector<size_t> indices_where(const Run& run, const Test& test) {
   return indices;
 }
 
-/// The record is `name`, or one of the slots of `name`, which is not the node's own.
+/// Whether the record is called `name`, or `name` and a slot behind it; a node's own name does not
+/// count.
 bool is_below(const TensorRecord& record, const std::string& name) {
   if (record.node.size() >= name.size() || !name.starts_with(record.node)) return false;
   const std::string full = record_name(record);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Four numbers and a count are members; a sketch and the counts of NaN and infinities are allocated
+// where there are some. A TensorStats is put together when it is asked for.
 #include "run/record_stats.hpp"
 
 namespace assay::run {
@@ -42,7 +44,7 @@ void RecordStats::set_numbers(const stats::TensorStats& stats) {
   max_ = stats.max;
   mean_ = stats.mean;
   l2_norm_ = stats.l2_norm;
-  // Counts may be any numbers from a file, whose sum need not be one.
+  // Each count by itself: they come from a file and may be so large that their sum overflows.
   if (stats.nan_count != 0 || stats.positive_inf_count != 0 || stats.negative_inf_count != 0)
     non_finite_ = std::make_unique<const NonFinite>(
         NonFinite{stats.nan_count, stats.positive_inf_count, stats.negative_inf_count});

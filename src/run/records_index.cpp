@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A head with the digests of the lines and of all that follows, packed records in parts, then the
+// facts about the lines. The file is written under a temporary name, and used only when both
+// digests fit.   docs/formats/native.md, "records.index"
 #include "run/records_index.hpp"
 
 #include <fcntl.h>
@@ -20,7 +23,7 @@ namespace {
 
 constexpr std::string_view kMagic = "assay records index 2\n";
 constexpr size_t kIndexHeadBytes =
-    128;  // where the packed records begin, but for what fills them up
+    128;  // the head, filled up with zeros; the packed records follow
 
 /// The index: magic, size and digest of the lines, where the facts are, digest of all that follows;
 /// padding to 128; packed records of up to kRecordsTogether each, from multiples of 64 on; facts,

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One reader over two ways to look into a line: PlainLine takes what our own writers write, and is
+// fast; AnyObject takes any JSON, and also says what is wrong with a line that is refused.
+//   docs/formats/native.md, "records.jsonl"
 #include "run/records_line.hpp"
 
 #include <algorithm>
@@ -100,7 +103,7 @@ struct AnyObject {
   }
 };
 
-/// As a writer of ours wrote it. What it does not understand, the other one has to.
+/// As a writer of ours wrote it. What it does not understand is left to AnyObject.
 struct PlainLine {
   using Value = formats::PlainObject::Value;
   using Kind = formats::PlainObject::Kind;
@@ -322,7 +325,8 @@ void settle_view(TensorRecord* record) {
   }
 }
 
-/// Of whole-byte elements that do not overlap: what they take together is no more than that.
+/// Bytes from the first element to the last, of elements of whole bytes; nothing where some of them
+/// have to overlap, since there are more of them than places.
 std::optional<uint64_t> spanned_bytes(const TensorRecord& record) {
   const Dims& shape = *record.shape;
   const Dims& strides = *record.strides;
@@ -401,7 +405,7 @@ Status take_dtype(const Object& object, TensorRecord* record) {
   return {};
 }
 
-/// Sizes as some engines have them, fastest first: they must be those of the shape.
+/// Sizes as some engines have them, fastest first: they must be the reverse of the shape.
 template <typename Object>
 Status check_ne(const Object& object, TensorRecord* record) {
   InternedDims ne;
@@ -537,7 +541,7 @@ Status take_digest(const Object& object, TensorRecord* record) {
   return {};
 }
 
-/// What is another in each step; everything else is left to the earlier line.
+/// Takes what differs from step to step; everything else comes from the earlier line.
 template <typename Object>
 Status take_like(const Object& object, RecordsLine* line) {
   TensorRecord& record = line->record;
@@ -657,7 +661,7 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
   if (line.size() > kMaxRecordLineBytes)
     return fail(Errc::TooLarge, "a record line is longer than 1 MiB", 0);
   if (const std::optional<formats::PlainObject> plain = formats::PlainObject::parse(line)) {
-    // What is wrong with a line, the other reader says.
+    // A line that is refused is read once more as any JSON, which says what is wrong with it.
     if (Result<RecordsLine> read = read_line(PlainLine{*plain}, line)) return read;
   }
   return parse_any_records_line(line);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens a run: finds its layout and reads it, then sorts the records and numbers them once for all;
+// what refers to records by number follows.
 
 #include <algorithm>
 #include <compare>
@@ -31,7 +33,7 @@ class OldPlaces {
     const bool is_it = found != places_.end() && found->rank == rank && found->order == order;
     return is_it ? std::optional(found->record) : std::nullopt;
   }
-  /// The first record that did not stand in front of it; the number of all when there is none.
+  /// The first record of that order or a later one; the number of all records when there is none.
   [[nodiscard]] uint64_t first_behind(int rank, uint64_t order) const {
     const auto found = at_or_behind(rank, order);
     return found == places_.end() ? places_.size() : found->record;
@@ -58,7 +60,8 @@ void renumber(const OldPlaces& places, Run* run) {
     const auto found = places.find(record.rank, static_cast<uint64_t>(record.producer));
     record.producer = found ? static_cast<int64_t>(*found) : -1;
   }
-  // An operator stands before the first record behind its line.
+  // Lines of operators and records count together: an operator stands before the record that comes
+  // next.
   for (OperationRecord& operation : run->operations)
     operation.order = places.first_behind(operation.rank, operation.order);
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A model's file may only name its layers. They are looked up in layer/{pid} of the same dump, in
+// files that bear the names of the operations.
 #include "run/topology_file.hpp"
 
 #include <optional>

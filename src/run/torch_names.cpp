@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names are taken apart from the front, file names field by field between underscores. A field that
+// fits no rule means that the name is not one of the dump's.
 #include "run/torch_names.hpp"
 
 #include <string_view>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two lists of work for the threads: one record of each different payload, which is loaded and
+// checked on the way, and the step files, whose digest and header are held against the records.
 #include "run/verify.hpp"
 
 #include <algorithm>
@@ -78,7 +80,7 @@ class Verifier {
         add(record.bytes ? record.bytes->file.str() : run_.path, record.problem);
       } else if (record.bytes) {
         const ByteLocation& place = *record.bytes;
-        // Of a view its order counts, too.
+        // Two views of one place may have other elements: shape and strides count, too.
         const bool is_view = is_strided(record);
         if (known
                 .emplace(place.file, place.offset, place.size_bytes, place.member,
@@ -90,7 +92,7 @@ class Verifier {
     return payloads;
   }
 
-  // Of the native layout, which processes of an ATB dump may have, too.
+  // Only the native layout has them, in which processes of an ATB dump may be recorded, too.
   void list_step_files() {
     constexpr Layout kLayouts[] = {Layout::Native, Layout::NativeGraph, Layout::AtbTree};
     if (std::ranges::find(kLayouts, run_.layout) == std::end(kLayouts)) return;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plain contiguous bytes are hashed where they lie. All others go through a buffer block by block:
+// gathered into C order, with lazy bits applied and nibbles packed.
 #include "stats/digest.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The work of compute_stats() and digest() in blocks, with a look at the flag in front of each.
 #include "stats/whole_tensor.hpp"
 
 #include <algorithm>

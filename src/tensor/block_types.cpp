@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A visit_ function for each type goes through the values of a block with their codes and scales;
+// decode_blocks() and code_reaches() differ in what they make of them. In the comments d is the
+// scale of a block, m its minimum, dmin the scale of its minimums: float16 unless said otherwise.
 #include "tensor/block_types.hpp"
 
 #include <algorithm>
@@ -338,8 +341,8 @@ void visit_q1_0(Bytes block, Emit emit) {
 // the values while they do. So nothing bounds how far one number may be from its value:
 // compare/gguf_weights.cpp looks at whole blocks instead.
 
-/// Half the distance to the farther neighbour of a code, in a table whose digits stand for `values`
-/// with either sign.
+/// Half the distance to the farther neighbour of a value, by the table; behind each are the values,
+/// which have either sign.
 constexpr float kIq2HalfGap = 9;     // 8 25 43
 constexpr float kIq3XxsHalfGap = 5;  // 4 12 20 28 36 44 52 62
 constexpr float kIq3SHalfGap = 1;    // 1 3 ... 15

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A view is cut into runs of equally spaced elements, as long as its strides allow; each run is
+// widened or copied by a loop for its type.
 #include "tensor/convert.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Shapes may come from files, so products of sizes are checked for overflow.
 #include "tensor/dims.hpp"
 
 #include "base/bytes.hpp"

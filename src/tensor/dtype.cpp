@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tables in the order of DType, searched by name; an element's size and kind are looked up in them.
 #include "tensor/dtype.hpp"
 
 #include <array>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Contiguous views are compared as memory. Strided ones are compared in place in small tiles, as
+// integers of the element's size, or block by block as copies where that cannot be.
 #include "tensor/equal_bytes.hpp"
 
 #include <algorithm>
@@ -53,7 +55,7 @@ bool has_equal_axes(const Bits* a, const Bits* b, std::span<const Axis> axes) {
   return true;
 }
 
-/// Copies of 4096 elements.
+/// Compares copies, 4096 elements at a time.
 bool has_equal_blocks(const TensorView& a, const TensorView& b) {
   constexpr int64_t kElements = 4096;
   const int64_t count = a.element_count();
@@ -70,7 +72,7 @@ bool has_equal_blocks(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-/// Values of any strides as unsigned integers.
+/// Compares elements of any strides as unsigned integers.
 template <typename T>
 bool has_equal_elements(const TensorView& a, const TensorView& b) {
   const auto is_aligned = [](const TensorView& view) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A row for each format: fraction bits, smallest normal exponent, largest value, `tiny`.
 #include "tensor/float_grid.hpp"
 
 namespace assay {

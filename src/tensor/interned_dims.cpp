@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each list of sizes is kept once in a table of the process; a handle is its number there.
 #include "tensor/interned_dims.hpp"
 
 #include "base/intern_table.hpp"
@@ -23,8 +24,8 @@ Table& table() {
   return *kTable;
 }
 
-// Handle 0 is nothing here, so the empty list (a scalar's) needs one of its own, which the table
-// cannot give: its 0.
+// Handle 0 means none here, but the empty list (a scalar's shape) in the table: here that list has
+// this one.
 constexpr uint32_t kScalar = UINT32_MAX;
 
 }  // namespace

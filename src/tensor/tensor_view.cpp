@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// make_view() finds the lowest and the highest element that shape and strides address, every
+// product checked, and holds both against the storage.
 #include "tensor/tensor_view.hpp"
 
 namespace assay {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One list of enumerations, as the library's header declares them; a value is found by its distance
+// from the first one's number.
 #include "topology/atb_enums.hpp"
 
 #include <vector>

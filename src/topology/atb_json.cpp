@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A node names its tensors by number, in the lists of the graph around it; a walk down with a list
+// of open graphs makes names of them. A model's nodes take their layers by type, in the order of
+// the reports.   docs/formats/atb-topology.md
 #include "topology/atb_json.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The ids are all "_<digits>" at the end of a name, so a type that ends with a number itself has to
+// be told.
 #include "topology/atb_names.hpp"
 
 namespace assay::topology {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Operators of any of the three forms (GraphDef, NodeDef, ONNX) become nodes, and edges such as
+// "Add_1:0" the names of tensors. Then fusion: a graph around the members of each fused operator.
+//   docs/formats/graph-text.md
 #include "topology/ge_graph.hpp"
 
 #include <algorithm>
@@ -390,7 +393,7 @@ class GraphReader {
     const bool names_tensors =
         std::any_of(operators.begin(), operators.end(),
                     [](const GeOperator& op) { return !op.named_outputs.empty(); });
-    // Indices that are read but not described, by producer; -1 is a control edge.
+    // Indices of outputs that edges read, by producer; -1 is a control edge.
     std::unordered_map<std::string, std::set<int64_t>> read_of;
     if (!names_tensors) {
       for (GeOperator& op : operators) {

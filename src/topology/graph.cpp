@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// read_graph() tells the kind of a text by its first characters or keys. Readers of ATB's files and
+// of module trees are here, then layers put into their model, levels, and types of tensors.
 #include "topology/graph.hpp"
 
 #include <algorithm>

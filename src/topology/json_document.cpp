@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The parser makes a list of values, each with its place in the text and its next sibling; escapes
+// are checked there, and resolved when a key or a string is asked for.
 #include "topology/json_document.hpp"
 
 #include <algorithm>
@@ -223,7 +225,7 @@ uint32_t code_point(std::string_view raw, size_t* at) {
       return 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
   }
-  return 0xFFFD;  // half of a pair says nothing
+  return 0xFFFD;  // half of a surrogate pair is no character
 }
 
 /// Nothing to resolve and nothing to repair.
@@ -295,8 +297,8 @@ std::optional<double> JsonDocument::number(Value value) const {
   if (!is(value, JsonKind::Integer) && !is(value, JsonKind::Float)) return std::nullopt;
   const std::string_view digits = text(value);
   double number = 0;
-  // Out of range leaves 0 behind; a protocol buffer's float would round 1e999 to infinity and
-  // 1e-999 to 0 as well.
+  // from_chars() leaves 0 behind when out of range; strtod() makes infinity of 1e999 and 0 of
+  // 1e-999, as a protocol buffer's float would.
   if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec ==
       std::errc::result_out_of_range) {
     const std::string copy(digits);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Wired nodes are written in the order of execution, so that the producer of a tensor is known when
+// it is read. The names of the graphs around a node are its namespace.
+//   docs/formats/model-explorer.md
 #include "topology/model_explorer.hpp"
 
 #include <algorithm>

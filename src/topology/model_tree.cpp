@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The tree is built from the events of a SAX parser; modules that are open stand on a vector, and
+// of what is under unknown keys only the depth is counted.
 #include "topology/model_tree.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Messages are written field by field: nodes, the graph's inputs and outputs, operator sets,
+// functions. In the hierarchical form a graph is a function, inner ones first; graphs whose bodies
+// are equal under canonical names may share one.
 #include "topology/onnx_export.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Calls are merged by operation and by place among its tensors; the merged types go to the tensors
+// that a node of that name has in these places.
 #include "topology/shapes.hpp"
 
 #include <charconv>
@@ -31,7 +33,8 @@ void set_types(const std::vector<TensorType>& types, const std::vector<std::stri
   for (size_t i = 0; i < types.size() && i < names.size(); ++i) {
     if (types[i].dtype.empty() && !types[i].shape) continue;
     TensorType& known = (*tensors)[names[i]];
-    // A tensor that passes several operations: the first to name its type wins, all lengths count.
+    // Of several operations that a tensor passes the first one to know its type, or its shape,
+    // wins.
     if (known.dtype.empty()) known.dtype = types[i].dtype;
     if (!known.shape && !known.rank_varies) {
       known.shape = types[i].shape;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A mutex guards the queue and the count of admitted bytes, which are given back when the job and
+// all that it owns are gone. What fails, memory included, becomes a count and a sentence: no
+// exception reaches the host.
 #include "writer/async_writer.hpp"
 
 #include <pthread.h>
@@ -26,9 +29,9 @@ struct QueuedJob {
   AsyncWriter::Job job;
 };
 
-// What a thread and its first exception need of the host's memory, had while there is some: the
-// thread-local data of this library and of the C++ runtime. glibc ends the process when it cannot
-// have them later.
+// Takes the memory that a thread and its first exception need while there is some: for the
+// thread-local data of this library and of the C++ runtime. glibc ends the process when there is
+// none for them later.
 void have_thread_locals() noexcept {
   [[maybe_unused]] thread_local volatile char of_this_library = 0;
   of_this_library = 1;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The file system is asked once for a window of bytes, not for each write; the windows become
+// smaller as the disk fills.
 #include "writer/disk_budget.hpp"
 
 #include <sys/statvfs.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A handler that pthread_atfork() calls in each child counts up.
 #include "writer/fork_guard.hpp"
 
 #include <pthread.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Who creates the manifest names the run, all others read its id there: creating a file is atomic,
+// so no lock is needed. An id in ASSAY_RUN_ID comes before that.
 #include "writer/run_claim.hpp"
 
 #include <cstdlib>
@@ -20,7 +22,7 @@ std::string new_run_id() {
 
 namespace {
 
-// Of a manifest that this program wrote, maybe in another version; empty when it has none.
+// The id in a manifest that Assay wrote, maybe another version of it; empty when there is none.
 std::string id_in(std::string_view manifest) {
   const std::string start = "\n " + std::string(native::key::kId.first()) + "\"";
   const size_t at = manifest.find(start);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Hands each question about a ggml run on to the file that answers it: alignment, row_matcher,
+// modules, operands.
 #include "engines/ggml/engine.hpp"
 
 #include "engines/ggml/modules.hpp"

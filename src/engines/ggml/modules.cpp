@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Adds to the ggml run a record for each tensor of a module and for each weight of the model's
+// file, under golden's names. Then tells the program what caches and flash attention round.
+//   docs/design/ggml-pairs.md, "The verdict"
 #include "engines/ggml/modules.hpp"
 
 #include <algorithm>
@@ -164,7 +167,7 @@ void Modules::add_tensors(const Run& hf, const Alignment& alignment) {
   uint64_t order = 0;
   for (const TensorRecord& record : run_->records) order = std::max(order, record.order + 1);
   for (const run::OperationRecord& one : run_->operations) order = std::max(order, one.order + 1);
-  Run ggml_records;  // what grows below would move them
+  Run ggml_records;  // a copy: run_->records grows below, which would move its records
   ggml_records.records = run_->records;
   for (const TensorPair& pair : alignment.pairs) {
     if (pair.hf_last > 0) continue;     // a part of the tensor of golden

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One table of modules and nodes, searched from both sides; a module may have several nodes, and a
+// node several modules.
+//   docs/design/ggml-pairs.md, "Which node is which module"
 #include "engines/ggml/node_names.hpp"
 
 #include <array>

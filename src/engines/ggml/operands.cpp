@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A weight comes from the model's file when name, shape and type agree; a view is followed back,
+// through operators that only view, to a captured value of the same storage and version.
+//   docs/reference-ggml.md, "Operands that a capture does not copy"
 #include "engines/ggml/operands.hpp"
 
 #include <filesystem>

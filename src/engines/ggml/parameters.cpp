@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A finding gets the name and the time of its node. For a gap the parameters of ggml's operators
+// are held against golden's, and the first that differs explains it.
+//   docs/design/ggml-pairs.md, "The verdict"
 #include "engines/ggml/parameters.hpp"
 
 #include <algorithm>
@@ -48,7 +51,7 @@ std::string layer_of(std::string_view name) {
   return std::string(rest.substr(0, rest.find_first_not_of("0123456789")));
 }
 
-/// The module in which Hugging Face does what a node does that is no module's output.
+/// For a node that is no module's output: the module in which Hugging Face does the same.
 std::string inner_module(const CapturedNode& node) {
   const std::string layer = layer_of(node.name);
   if (layer.empty()) return node.name == "norm" ? "model.norm" : "";
@@ -132,7 +135,8 @@ std::optional<Parameters::Difference> Parameters::differ(const Operator& one, st
                               number_text(golden)};
 }
 
-/// The scalar that the golden norm adds to the mean of squares, or its argument.
+/// Golden's is the argument of a norm in one operator, or the number that is added to the mean of
+/// squares in several.
 std::optional<Parameters::Difference> Parameters::epsilon(const Finding& finding) const {
   const auto node = parse_node(finding.node);
   if (!node || !finding.module.ends_with("norm")) return std::nullopt;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pairs that the user names come first, then those of the alignment that share no record with them.
+// What is left is counted, and all pairs are put into the order of the run under test.
 #include "engines/ggml/row_matcher.hpp"
 
 #include <algorithm>
@@ -96,7 +98,7 @@ class RowMatcher {
     }
     out_.tokens.assign(tokens.begin(), tokens.end());
     out_.ranks = {0};
-    // What modules hand on to each other has one record of its own, their output.
+    // These are outputs alone: what a module is given is the output of the one before it.
     for (const auto& [record, reason] : alignment_.hf_alone)
       out_.unmatched.push_back({hf_side(), record, reason});
     std::map<std::string, size_t> inner;  // by operator

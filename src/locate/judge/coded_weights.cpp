@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The codes are unpacked twice: as they are, and with every code 1 (of nf4 with the gaps of its
+// levels), which gives the step at each value. The distance from golden is counted in these steps.
 #include "locate/judge/coded_weights.hpp"
 
 #include <algorithm>
@@ -20,10 +22,10 @@ using run::TensorRecord;
 
 bool is_float8(DType dtype) { return is_float(dtype) && info(dtype).element_bits == 8; }
 
-/// One code in a byte, or of narrower ones as many as fit, that stands for 1.
+/// A byte whose codes, one or as many narrower ones as fit, all stand for 1.
 std::byte byte_of_ones(const TensorView& codes, Coding coding, int64_t values) {
   const int64_t words = codes.element_count();
-  // Of a float the exponent's field of 1 is the bias, which is 1 less the smallest exponent.
+  // The exponent field of the float 1 is the bias, which is 1 less the smallest exponent.
   if (is_float8(codes.dtype)) {
     const FloatGrid grid = *float_grid(codes.dtype);
     return static_cast<std::byte>((1 - grid.smallest_exponent) << grid.fraction_bits);
@@ -63,7 +65,7 @@ class Allowed {
   double of_scale_ = 0;             // half an ULP of 1 in the type of the scales
 };
 
-/// Of each level of nf4.
+/// gap_at() of each level of nf4.
 std::array<double, 16> gaps_of_levels() {
   std::array<double, 16> gaps{};
   for (size_t i = 0; i < gaps.size(); ++i) gaps[i] = gap_at(compare::kNormalFloat4, i);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every way of cutting the tensor into groups is tried with every kind of code. The largest value
+// of a group, divided by a code, gives its step; all other values must then lie on that grid. Which
+// grid is judged on decides how likely chance would have made it.
 #include "locate/judge/grid_weights.hpp"
 
 #include <algorithm>
@@ -145,8 +148,8 @@ class Grid {
     return std::nullopt;
   }
 
-  /// -log of the chance that values lie within the tolerance of a level. Those that the step and the
-  /// offset were taken from lie on any grid, and zero on most.
+  /// -log of the chance that values lie within the tolerance of a level. Those that the step and
+  /// the offset were taken from lie on any grid, and zero on most.
   [[nodiscard]] double evidence(const Fit& fit, std::span<const double> values, double reach,
                                 double slack) const {
     double chance = 1, sum = 0;
@@ -174,9 +177,9 @@ class Grid {
     if (above == levels_.values.begin()) return *above;
     return *above - place < place - *(above - 1) ? *above : *(above - 1);
   }
-  /// The product of code and scale is rounded, and the scale.
+  /// How far rounding may move a value: that of its scale, and that of code times scale.
   [[nodiscard]] double rounding(double size) const { return 2 * roundoff_ * size; }
-  /// And the largest one, which tells the scale.
+  /// The same with the rounding of the largest value, which the scale is taken from.
   [[nodiscard]] double tolerance(double size) const { return 3 * roundoff_ * size; }
 
  private:
@@ -195,9 +198,9 @@ std::string scheme_of(const Levels& levels, const Cut& cut, double range, bool h
   return name + " " + cut.name + (has_offset ? ", asymmetric" : "") + ", in place";
 }
 
-/// Chance makes no weight of a model lie on a grid: e^-30.
+/// From here on a grid is no chance: e^-30 happens to no weight of any model.
 constexpr double kLeastEvidence = 30;
-/// So many groups without any evidence, and the tolerance of the type holds whatever comes.
+/// So many groups without any evidence tell that the type is too coarse: any value is near a level.
 constexpr size_t kGroupsToTell = 64;
 
 std::optional<StepDifference> difference_on(const Grid& grid, const Cut& cut,

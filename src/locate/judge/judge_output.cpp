@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses how an output is judged: by its shape, as equal bytes, integers, moved values or rounded
+// values, the first that applies. Of a sampled product only some rows are computed.
 #include "locate/judge/judge_output.hpp"
 
 #include <algorithm>

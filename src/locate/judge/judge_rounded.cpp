@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rows are judged in blocks, eight elements at a time. Where the error model needs the size of the
+// terms (C), all rows are judged with v = w = 0 first, and those in question again with C.
+//   docs/localisation.md, "Own error"
 #include "locate/judge/judge_rounded.hpp"
 
 #include <algorithm>
@@ -19,11 +22,12 @@ using reference::BroadcastValues;
 using reference::kBlock;
 using reference::aten::Magnitudes;
 
+/// z of a row, and of all, above which C may change an answer.
 constexpr double kRowInQuestion = 2;
 constexpr double kTotalInQuestion = 1.5;
 /// Fraction bits of the widest 16-bit type, Float16.
 constexpr int kHalfFractionBits = 10;
-/// What is allowed in the sentence: the error at which e reaches its limit of 2.
+/// Limit of e. The error at which e reaches it is what the sentence says is allowed.
 constexpr double kElementLimit = 2;
 
 /// Values of a block, one array a quantity. Inputs first, then what the kernel makes of them.

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each row is cut into blocks of 64 columns. A block's elements, weighted by random factors and
+// added up, are held against the same sum as product_sums() gives it, without the product.
+//   docs/localisation.md, "Golden by sums and in parts"
 #include "locate/judge/judge_sums.hpp"
 
 #include <algorithm>
@@ -30,7 +33,7 @@ constexpr int64_t kFewestRows = 8;
 constexpr int64_t kFewestTerms = 512;
 constexpr int64_t kFewestColumns = 2 * kColumnBlock;
 constexpr double kFewestMultiplications = 0x1p22;
-/// Of w of one element.
+/// The share of one element's w that a sum of errors may have.
 constexpr double kAllowed = 0.5;
 constexpr double kTiny = 0x1p-126;  // what is below may be flushed to zero
 /// Mean square of a factor: spread over [0.75, 1.25).
@@ -95,7 +98,7 @@ class SumJudge {
       const BlockSums sums = sum_block(values, factors, factors + blocks_ * kColumnBlock);
       const auto columns = static_cast<double>(count);
       const double c = products_.sizes.data()[row * blocks_ + block] / columns;
-      // Half a ULP of every element, added up as what points in any direction adds up.
+      // Half a ULP of every element; roundings are independent, so their squares add up.
       const double rounding = std::sqrt(sums.energy) * kAccumulatorRoundoff;
       const double allowed = 2 * growth * c + rounding + columns * kTiny;
       double error2 = 0;

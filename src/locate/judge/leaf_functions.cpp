@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A table from names of module classes to calls of reference operators. What a capture does not
+// tell (eps, the order of a weight's axes, the kind of GELU) has one entry for each usual value.
 #include "locate/judge/leaf_functions.hpp"
 
 #include <algorithm>

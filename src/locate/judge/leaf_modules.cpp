@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Calls of known leaf classes are collected, the setting of each class is chosen on a few of its
+// modules, and all are judged. The rules of strict and coarse kernels then decide about them, each
+// module taken for an operator of its class.
 #include "locate/judge/leaf_modules.hpp"
 
 #include <algorithm>
@@ -17,7 +20,7 @@ namespace {
 
 using State = OwnError::State;
 
-/// From here on, in elements of output times a row of the weight, one module gets all threads.
+/// From here on one module gets all threads. LeafCall::work, of a linear its multiplications.
 constexpr double kLargeProduct = 0x1p32;
 /// Modules of a class that its setting is chosen on.
 constexpr size_t kTrials = 5;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every reading (which leaf has the codes, the scale, the zero point) that the sizes of the leaves
+// allow is tried on a few modules spread over the model. One that is right in most of them stays.
 #include "locate/judge/learned_codes.hpp"
 
 #include <algorithm>
@@ -15,6 +17,7 @@ using pair::CodeNames;
 using pair::Coding;
 using run::TensorRecord;
 
+/// Modules that each reading is tried on.
 constexpr size_t kModulesRead = 6;
 
 /// A weight of golden that mine has integers for.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two rounds: kinds with enough products are tried with every narrow type, then the other kinds
+// with the types that the first round found. All products of a kind that err are then judged anew.
 #include "locate/judge/narrow_kernels.hpp"
 
 #include <algorithm>
@@ -9,8 +11,8 @@
 namespace assay::locate {
 namespace {
 
-/// Products that the types are tried on, and what share of them one has to explain: of a type that
-/// other products have less, since some of few may be wrong.
+/// Products of a kind that a type is tried on, and the share of them that it has to explain. A type
+/// that another kind has needs less: of a few products some may be wrong.
 constexpr size_t kSample = 12;
 constexpr double kExplained = 0.75, kExplainedByKnown = 0.5;
 
@@ -41,7 +43,8 @@ struct Kind {
   std::vector<OwnError*> beyond;  // what float32 explains
 };
 
-/// The type that explains most of a sample, of several the finest; Float32: none explains enough.
+/// The candidate that explains most of a sample, of several the first; Float32: none explains
+/// enough.
 ProductType type_of(const Program& program, const OwnErrorOptions& options,
                     const std::vector<OwnError*>& beyond, std::span<const ProductType> candidates,
                     double share) {

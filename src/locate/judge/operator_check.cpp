@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds out which of the two a path holds, and turns the own errors of a run's operators into the
+// report that opcheck makes of ATB operations: a case an operator, a row an output.
 #include "locate/judge/operator_check.hpp"
 
 #include <algorithm>

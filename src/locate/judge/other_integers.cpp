@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Looks at every call of mine around the stretch: its integer inputs are held against those in the
+// same slots of golden's call.
 #include "locate/judge/other_integers.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Weights are always tested; arguments, topology and edges only where both programs have operators
+// of one engine that stand for each other one by one.
 #include "locate/judge/pair_tests.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// First every storage type is found strict or not. Then each output beyond the limit of a strict
+// one is judged: by that limit, by the medians of its peers, or alone where it has too few of them.
 #include "locate/judge/strict_kernels.hpp"
 #include "run/common_names.hpp"
 
@@ -27,7 +29,7 @@ std::string short_number(double value) {
   return digits;
 }
 
-/// Lists of the measures of a group, and medians of them without one member.
+/// Outputs that are peers, and lists of their measures.
 struct Group {
   std::vector<size_t> members;  // indices into OwnErrors::outputs
   bool sorted = false;
@@ -65,7 +67,7 @@ struct Medians {
   double z = 0, e = 0, e2 = 0, zr = 0;
 };
 
-/// Times what is explained, and by which measure a limit was passed.
+/// ratio  of an error to what is explained, by the measure that speaks most against the output
 struct Judgement {
   bool wrong = false;
   double ratio = 0;
@@ -131,7 +133,7 @@ class Peers {
                    median_without(kind.e2, error.e2), median_without(kind.zr, error.zr)};
   }
 
-  /// Groups whose median error is above one rounding.
+  /// Groups whose median z is above kCoarseMedian.
   [[nodiscard]] std::vector<CoarseGroup> coarse() {
     std::vector<CoarseGroup> found;
     std::map<KindKey, Group> rest;  // of places with too few members

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Three sources of noise, each moved by jitter(), so that it is the same in every replay: what is
+// multiplied with a stored weight, the angles of a rotary embedding, and keys and values in blocks.
 #include "locate/noise/conversion_noise.hpp"
 
 #include <algorithm>
@@ -174,7 +176,7 @@ Status add_angle_noise(const reference::aten::Call& call, Tensor* result) {
   const auto columns = static_cast<size_t>(angles.shape[angles.shape.size() - 1]);
   const size_t count = angles.values.size();
   if (columns == 0 || values.values.size() != count) return {};
-  // In the last row, whose position is no zero.
+  // Looked at in the last row: at position 0 all angles are 0.
   const std::span<const double> last = std::span(angles.values).last(count == 0 ? 0 : columns);
   const bool even = columns % 2 == 0 && count > 0;
   const bool neighbours = even && last[0] == last[1];
@@ -219,7 +221,7 @@ Result<Tensor> with_attention_noise(const AttentionRounding& rounding, const Ten
         rounding.spread * (step->of_magnitude * std::max(std::abs(low), std::abs(high)) +
                            step->of_range * (high - low));
     for (size_t i = 0; i < size; ++i) {
-      // Independent of the first: the seed of another tensor.
+      // Another seed, so that the two are independent.
       const double of_value = relative * std::abs(block[i]) * jitter(~seed, begin + i);
       block[i] += width * jitter(seed, begin + i) + of_value;
     }

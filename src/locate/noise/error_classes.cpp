@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// From an operator's class to its row of the table of docs/localisation.md, "Own error". Classes
+// whose row depends on the arguments (a scalar operand, an exponent, alpha) have a function each.
 #include "locate/noise/error_classes.hpp"
 
 #include <algorithm>

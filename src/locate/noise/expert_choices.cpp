@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Choices are compared token by token, as sets and in their order. A token with another set ends
+// what can be compared in its step, and all behind that router in later steps.
 #include "locate/noise/expert_choices.hpp"
 
 #include <algorithm>

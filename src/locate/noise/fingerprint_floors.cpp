@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Golden of every pair is made a fingerprint and opened again from memory; then its floors are
+// measured as those of any runs with statistics only.
 #include "locate/noise/fingerprint_floors.hpp"
 
 #include <deque>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// All values are held against their floors first and named afterwards, in order: at level S one
+// that is just within its limit is wrong when several values behind it are as far off.
+//   docs/localisation.md, "Measured floors"
 #include "locate/noise/floors.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One pass over the rows takes the sums and the noise of rows and columns, a second one the largest
+// element. Rows and columns in units of what is expected of them come last: largest_of_columns(),
+// or largest_of_rows() where there are few rows.
 #include "locate/noise/gap.hpp"
 
 #include <algorithm>
@@ -32,7 +35,7 @@ constexpr size_t kFewestColumns = 16;  // of a row, where there are fewer rows
 constexpr size_t kBuckets = 256;       // of sketches of the noise: the highest eight bits of a hash
 constexpr uint64_t kHash = 0x9E3779B97F4A7C15;
 
-/// What of a type and of a value decides how elements are held against each other.
+/// What of a type decides how elements are held against each other; and what counts as a fill.
 struct GapGrid {
   double largest = 0;
   double smallest = 0;  // normal number
@@ -92,7 +95,7 @@ ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine,
     n = clamped(n, grid.largest) - y;
     const f64x8 m_size = absolute(m);
     const f64x8 y_size = absolute(y);
-    // Signs are equal when their product is positive; of fill values neither is 0.
+    // Equal signs leave the sign bit of the exclusive or clear.
     const i64x8 filled =
         (m_size > grid.mask_fill) & (y_size > grid.mask_fill) & (((i64x8)m ^ (i64x8)y) >= 0);
     const i64x8 counts =
@@ -344,7 +347,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
 
   ASSAY_TRY(reference::Wide t, reference::widen(mine));
   ASSAY_TRY(reference::Wide ref, reference::widen(reference));
-  // Of one draw as the kernel's result is, rounded to the type.
+  // One draw is rounded to the type, as the result of a kernel is; several were rounded one by one.
   ASSAY_TRY(reference::Wide noise,
             of == NoiseOf::Draws ? reference::widen(simulated) : rounded_values(simulated, dtype));
   const size_t count = t.values.size();

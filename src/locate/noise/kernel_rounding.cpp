@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// simulate() at the end makes a call's exact results noisy in one of four ways: fused attention by
+// a model of the kernel, float32 by what its accumulator errs, what models keep wide not at all,
+// and everything else by rounding to the type.
 #include "locate/noise/kernel_rounding.hpp"
 
 #include <algorithm>
@@ -164,9 +167,8 @@ Result<reference::Wide> inputs_of_activation(const Call& call, const Dims& shape
 }
 
 /// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its
-/// class may err, so that
-/// the variance is v_i of the own error.   docs/localisation.md, "Own error"
-/// Only a storage type as fine as the accumulator shows it.
+/// class may err, so that the variance is v_i of docs/localisation.md, "Own error". Only a storage
+/// type as fine as the accumulator shows it.
 Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tensor>* results) {
   constexpr double kUnit = 0x1p-24;
   const OperatorClass kind = reference::aten::class_of(call.name);
@@ -200,8 +202,8 @@ Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tenso
       const double least = kind == OperatorClass::Trigonometric ? relative : 0;
       // GELU adds 1 to what is nearly -1: what it errs is a part of its input.
       ASSAY_TRY(const reference::Wide inputs, inputs_of_activation(call, values.shape));
-      // One value is moved the same way by each operator: what turns it round must not take that
-      // back.
+      // In draw 0 operators on equally many values draw the same numbers. A reciprocal turns the
+      // error of its input round: moved the same way its result would lose that error again.
       const std::string_view name = base_name(call.name);
       const double direction = name == "rsqrt" || name == "reciprocal" ? -1 : 1;
       const auto size_at = [&](size_t i) {
@@ -215,7 +217,7 @@ Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tenso
               direction * std::max(least, relative * size_at(i)) * jitter_of_few(seed, i, count);
       }
     } else {
-      // A class without bound for this output (indices, log of a sum) is left as it is.
+      // An output for which the class has no bound (indices, log of a sum) is left as it is.
       const Result<reference::aten::Magnitudes> sums = reference::aten::magnitudes(call, output);
       if (!sums || sums->c.values.size() != values.values.size()) continue;
       const int64_t columns = values.shape.empty() ? 1 : values.shape[values.shape.size() - 1];
@@ -350,7 +352,7 @@ Result<Tensor> round_within(const Tensor& wide, DType dtype) {
   if (!is_float(wide.view.dtype) || wide.view.dtype == dtype) return wide;
   ASSAY_TRY(Tensor rounded, reference::narrow(wide.view, dtype));
   if (!has_all_exponent_bits(rounded.view)) return rounded;
-  // An overflow is as rare as a mask filled with another type's lowest value.
+  // Overflow is rare (a mask filled with another type's lowest value), so it is looked for first.
   const int64_t count = rounded.view.element_count();
   constexpr int64_t kBlock = 4096;
   std::vector<double> block(static_cast<size_t>(std::min(count, kBlock)));
@@ -387,7 +389,7 @@ bool computes(const Call& call) {
          !is_transparent(call.name) && !counts(call);
 }
 
-/// A factor: of scores in front of a softmax, of what a soft cap bounds.
+/// Multiplies or divides, as scores are in front of a softmax, and what a soft cap bounds.
 bool scales(const Call& call) {
   return base_name(call.name) == "mul" || base_name(call.name) == "div";
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// How each type rounds an operand (to the nearest, ties away from zero, cut, in steps of int8), and
+// products of operands so rounded. Of pairs of bf16 the product of the rests is taken off again.
 #include "locate/noise/narrow_products.hpp"
 
 #include <algorithm>

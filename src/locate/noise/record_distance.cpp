@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Records of the run under test are paired with golden's by their places, together with how many of
+// their tokens can still be compared behind a router; then all pairs are measured in parallel.
 #include "locate/noise/record_distance.hpp"
 
 #include <algorithm>
@@ -64,8 +66,8 @@ bool has_values_of_interest(const TensorRecord& record, bool statistics) {
   return record.bytes || (statistics && record.stats);
 }
 
-/// Positions where the two differ in being finite, or in which infinity they are, are not a matter
-/// of rounding.
+/// Of two values that are not both finite: both are NaN, or the same infinity. Anything else is no
+/// matter of rounding.
 bool same_pattern(double golden, double mine) {
   if (std::isnan(golden) || std::isnan(mine)) return std::isnan(golden) == std::isnan(mine);
   return golden == mine;

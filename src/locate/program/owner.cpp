@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Module paths are compared in whole components: "layers.1" is not around "layers.10".
 #include "locate/program/owner.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The mask and the tokens are read from the inputs of the root module. The mask also covers tokens
+// in the cache, so places are counted from the end.
 #include "locate/program/padding.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the JSON of an operator's arguments: {"tensor": slot} names an input, and other objects of
+// one key ("dtype", "device", "float") say what JSON has no type for.
+//   docs/formats/native.md, "Operator level"
 #include "locate/program/program_arguments.hpp"
 
 #include <algorithm>

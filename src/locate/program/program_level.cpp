@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The first of these that was captured decides: operators with inputs and outputs, outputs of
+// module calls (of layers only, with inputs of leaf modules, or neither), statistics.
 #include "locate/program/program_level.hpp"
 
 #include <algorithm>

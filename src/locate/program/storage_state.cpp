@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every use of a value is noted with its maker, and every write with the versions of its storage.
+// An assembly takes writers from the newest back, until all wanted elements are covered, and below
+// them what the storage held when it was first seen.
 #include "locate/program/storage_state.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The first half finds, row by row, scores so near each other that rounding may exchange them. The
+// second half turns these rows into tokens of another tensor, and takes for each token the choice
+// that is nearer to the run under test.
 #include "locate/replay/close_choices.hpp"
 
 #include <algorithm>
@@ -30,7 +33,7 @@ int64_t taken_of(const Call& call, int64_t length) {
   return base == "argmax" || base == "argmin" || base == "max" || base == "min" ? 1 : length;
 }
 
-/// Fills in what is known of one row, its scores and its noise being there.
+/// Fills last, runner_up, order_open and rows for one row. Its scores, noise and share are there.
 void settle_row(size_t row, Choice* choice) {
   const double* scores = choice->scores.data() + row * static_cast<size_t>(choice->length);
   std::vector<int64_t> order(static_cast<size_t>(choice->length));
@@ -178,7 +181,7 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
           sign * a.values[at];
     }
   }
-  // Few scores of one row may all be off by little by chance; those of the other rows are as well.
+  // The few scores of one row may all be off by little by chance; the middle row is a floor for it.
   std::vector<double> shares = choice.share;
   const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(rows / 2);
   std::ranges::nth_element(shares, middle);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two indices: the calls of each module in the order in which they end, and the judgeable outputs
+// of each call. What is inside a module is found by time between them.
 #include "locate/replay/module_scopes.hpp"
 
 #include <algorithm>

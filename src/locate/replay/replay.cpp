@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// First, which recorded value of mine stands for a value of golden, and in which types rounding is
+// forgiven. Then Machine, which runs the operators of a region twice: exactly, and with the
+// rounding of a kernel. Regions are planned in replay_plan.cpp.
 #include "locate/replay/replay.hpp"
 
 #include <algorithm>
@@ -43,7 +46,7 @@ Result<Tensor> as_float64(const Tensor& tensor) {
   return reference::to_tensor(std::move(wide));
 }
 
-/// A factor, an epsilon ... that is no float32, in which kernels of float32 compute with it.
+/// A factor, an epsilon ... that no float32 equals, although kernels of float32 compute with one.
 bool is_inexact_scalar(const Argument& argument) {
   const auto* real = std::get_if<double>(&argument.value);
   constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
@@ -51,7 +54,7 @@ bool is_inexact_scalar(const Argument& argument) {
          static_cast<double>(static_cast<float>(*real)) != *real;
 }
 
-/// Tables of constants are made in float64.
+/// Not of operators without inputs: tables of constants are made in float64.
 bool has_inexact_scalar(const Operator& one) {
   return !one.inputs.empty() && std::ranges::any_of(one.attributes, [](const auto& argument) {
     return is_inexact_scalar(argument.second);
@@ -194,8 +197,8 @@ size_t count_of(const TypeCounts& counts) {
   return all;
 }
 
-/// At most a share of them is in a type as narrow; nothing: it is more, or they are too few to
-/// tell.
+/// The wider type that most have, where at most one in `share` is in a type as narrow as this one;
+/// nothing: there are more of these, or fewer than `least` to tell by.
 std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t least, size_t share) {
   const size_t all = count_of(counts);
   size_t narrow = 0;
@@ -212,7 +215,7 @@ std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t lea
   return all >= least && share * narrow <= all ? usual : std::nullopt;
 }
 
-/// Of the types that one value in `share` has, or more.
+/// The narrowest of the types that at least one value in `share` has.
 std::optional<DType> narrowest_common(const TypeCounts& counts, size_t share) {
   const size_t all = count_of(counts);
   std::optional<DType> narrowest;
@@ -227,8 +230,9 @@ std::optional<DType> narrowest_common(const TypeCounts& counts, size_t share) {
 /// A module that computes in a narrower type than its peers is a fault that its own type would
 /// explain as rounding.
 void Replay::find_types() {
-  // Of three layers one, of all places of a model without layers every tenth; of layers of a kind
-  // of which there are too few (the only one with attention) a quarter of all places.
+  // How many may be in so narrow a type: one of three layers; of a place without layers one of ten
+  // of all places; of layers of a kind that has fewer than three (the only one with attention) one
+  // of four of all places.
   constexpr size_t kLeastPeers = 3, kPeers = 3, kLeastPlaces = 20, kPlaces = 10, kFewPeers = 4;
   using Place = std::tuple<std::string, std::string_view, bool>;
   std::map<Place, TypeCounts> peers;
@@ -264,7 +268,7 @@ void Replay::find_types() {
   }
 }
 
-/// Of all of mine's parameters the narrowest.
+/// The narrowest type that a parameter of mine has.
 void Replay::find_parameter_type() {
   const auto consider = [&](const std::string& leaf, DType type) {
     if (is_float(type) && !is_buffer(leaf) &&
@@ -359,8 +363,9 @@ size_t Replay::recorded(ValueId golden, size_t target, const std::vector<bool>& 
   return boundaries_[output].time > boundaries_[entering].time ? output : entering;
 }
 
-/// As everybody behind the end of that step sees it. What mine recorded later does not count: of
-/// what was recorded behind a module in its own step nobody sees anything else.
+/// The record that stands for the value for every reader behind the end of that step: the last that
+/// came out of a module by then, or the first of all where none did. What mine recorded in later
+/// steps does not count.
 size_t Replay::recorded_by(ValueId golden, int64_t step) const {
   const auto found = recorded_.find(golden);
   if (found == recorded_.end()) return kNone;
@@ -436,7 +441,7 @@ bool Replay::only_decides(ValueId leaf,
       const bool chooses = std::ranges::any_of(outputs, is_whole);
       decides = decides || chooses;
       for (const Use& output : outputs) {
-        // Of a choice the values, too, are hardly ever read.
+        // The values that a choice returns beside the places count only where something reads them.
         if (!is_whole(output) && (!chooses || readers.contains(output.value)))
           open.push_back(output.value);
       }
@@ -801,7 +806,7 @@ class Replay::Machine {
     return {};
   }
 
-  /// Golden's operator with the arguments of one of mine's.
+  /// Golden's operator with the arguments of an operator of mine.
   [[nodiscard]] Operator with_arguments(Operator one, size_t mine) const {
     one.attributes = replay_.mine_.operators[mine].attributes;
     return one;
@@ -832,7 +837,7 @@ class Replay::Machine {
     return {};
   }
 
-  /// Kernels of float32 round it before they multiply.
+  /// Whether kernels of float32 round the operand in this slot before they multiply.
   [[nodiscard]] bool is_narrow(const Operator& one, std::string_view slot) const {
     return replay_.mine_.products != ProductType::Float32 && region_.dtype == DType::Float32 &&
            is_multiplied(one.name, slot);
@@ -1027,8 +1032,8 @@ class Replay::Machine {
            }) > 1;
   }
 
-  /// Roundings that are part of what is computed: golden's own casts to eight bits, and of the mode
-  /// Prepared.
+  /// Roundings that are part of what is computed: golden's own casts to eight bits, and those that
+  /// LeafRounding::Prepared asks for.
   Status round_steps(const Operator& one, const Region::Call& call, std::vector<Tensor>* references,
                      std::vector<Tensor>* noisy) const {
     if (const std::optional<DType> type = eight_bits_of(one)) {

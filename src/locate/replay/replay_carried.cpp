@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The values that are kept, by number and mode, and how one that was let go is made again from the
+// nearest that are there, step by step.
 #include "locate/replay/replay_carried.hpp"
 
 #include <algorithm>

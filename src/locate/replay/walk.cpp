@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every value is judged for itself, in parallel. Then those behind a sort in open order are judged
+// without it, openings are closed, and what the model's outputs are made of is followed back.
 #include "locate/replay/walk.hpp"
 
 #include <algorithm>
@@ -206,8 +208,8 @@ class Walker {
     }
   }
 
-  /// Errors behind products: how many are beyond the limit, and whether they are like those that the
-  /// type of the operands makes.
+  /// Errors behind products: how many are beyond the limit, and whether they are like those that
+  /// the type of the operands makes.
   void judge_products() {
     constexpr size_t kFewest = 3;
     constexpr double kLeastRatio = 0.5;     // less is a finer type than the one that is tried

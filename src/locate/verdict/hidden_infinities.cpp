@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// An origin is hidden when the walk found all values of its module, and of those inside it, right
+// and finite from there on, and an output of the module is among them.
 #include "locate/verdict/hidden_infinities.hpp"
 
 #include <algorithm>

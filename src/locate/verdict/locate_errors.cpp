@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tensors of a candidate are held against those in the same slots of its partner: the operator, or
+// where there is none the module call that was running. Their errors make one relative L2.
 #include "locate/verdict/locate_errors.hpp"
 
 #include <algorithm>

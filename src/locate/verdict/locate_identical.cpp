@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Outputs at one place of both runs are equal when type, shape and digest are; a digest that a
+// record lacks is made from its bytes.
 #include "locate/verdict/locate_identical.hpp"
 #include "run/load.hpp"
 #include "stats/whole_tensor.hpp"

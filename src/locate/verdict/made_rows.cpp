@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Golden's tensor is seen as [outer, rows, inner]; the rows that mine has are copied over it, and
+// the whole is rounded to the type of the run under test.
 #include "locate/verdict/made_rows.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Outputs with NaN or infinities that golden does not have are asked where these come from: moved
+// there, out of an input, out of an origin inside the module; those that none explains are origins.
 #include "locate/verdict/nan_origin.hpp"
 
 #include <algorithm>
@@ -41,7 +43,7 @@ bool is_allocation(const TensorRecord& record) {
   return reference::aten::class_of(record.op_type) == reference::aten::OperatorClass::Allocation;
 }
 
-/// What mine has too much; without golden only NaN can be told from what should be.
+/// Mine has NaN or infinities that golden has not. Without golden only NaN is surely wrong.
 bool is_wrong(const Counts& mine, const std::optional<Counts>& golden) {
   if (!golden) return mine.nan > 0;
   if (mine.nan > 0 && golden->nan == 0) return true;
@@ -133,7 +135,8 @@ class NanSearch {
     });
   }
 
-  /// NaN out of infinities that were only moved there has no other origin.
+  /// NaN made of wrong infinities is inherited only where something was found to have made these:
+  /// where they were only moved there, this is the origin.
   bool inherits(size_t output, const Counts& counts) const {
     if (!has_wrong_input(output)) return false;
     return counts.nan == 0 || !found_.findings.empty() || has_nan_input(output);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two commands are made: one that fetches what is not at hand (another capture, weights, floors),
+// and one that looks at the runs as they are. The first goes before the second where there is one.
 #include "locate/verdict/next_command.hpp"
 
 #include <algorithm>
@@ -78,7 +80,7 @@ class Advice {
   Advice(const Verdict& verdict, const run::Run& golden, const run::Run& mine, const Asked& asked)
       : verdict_(verdict), golden_(golden), mine_(mine), asked_(asked) {}
 
-  /// Of something that is not at hand; empty when nothing would tell more.
+  /// The command that fetches what is not at hand; empty when nothing would tell more.
   [[nodiscard]] std::string fetch() const {
     if (verdict_.outcome == VerdictOutcome::FirstWrong)
       return verdict_.confidence == Confidence::High ? "" : capture_mine();
@@ -93,7 +95,7 @@ class Advice {
     return capture_mine();
   }
 
-  /// Of the runs as they are.
+  /// The command that looks at the runs as they are.
   [[nodiscard]] std::string look() const {
     if (verdict_.outcome == VerdictOutcome::FirstWrong)
       if (std::string show = show_first(); !show.empty()) return show;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One function an obligation: its text is empty where the obligation holds, otherwise it is the
+// reason of `cannot judge`.   docs/localisation.md, "The order of things"
 #include "locate/verdict/obligations.hpp"
 
 #include <algorithm>
@@ -181,7 +183,7 @@ class Obligations {
     return values;
   }
 
-  /// Another engine may keep its cache in four bits, which is said beside.
+  /// Not asked across engines: the other one may keep its cache in four bits, as the sentence says.
   [[nodiscard]] std::string too_little_power() const {
     const Power& power = verdict_.power;
     if (stages_.across_engines || !(power.error > power.allowed)) return {};

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Outputs of the first rank are held, in their order, against those of ranks that do the same work.
+// The first that differs is named where golden shows that the ranks hold it alike.
 #include "locate/verdict/rank_divergence.hpp"
 
 #include <algorithm>
@@ -69,8 +71,8 @@ class SharedWork {
     return are_apart(a, b) ? Work::Other : inputs_.compare(a, step, inputs_, b, judge);
   }
 
-  /// In other stages of a pipeline, with other experts or other parts of the sequence; replicas of
-  /// the same inputs each compute for themselves, on hardware of their own.
+  /// In other stages of a pipeline, with other experts or other parts of the sequence. So are data
+  /// parallel replicas: even of the same inputs each computes for itself, on hardware of its own.
   [[nodiscard]] bool are_apart(int a, int b) const {
     const auto first = run_.parallel.find(a);
     const auto second = run_.parallel.find(b);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inputs of the root module are compared slot by slot. Where those of mine were not captured, the
+// module that looks tokens up tells: by its own input, or by which rows of the table it returned.
 #include "locate/verdict/same_inputs.hpp"
 
 #include <algorithm>
@@ -48,8 +50,8 @@ bool have_other_statistics(const TensorRecord& golden, const TensorRecord& mine)
          differ(golden.stats->l2_norm, mine.stats->l2_norm);
 }
 
-/// Whether a mask is all ones, or hides only what nobody may see: of `tokens` so far those behind the
-/// one that asks, and the empty cells of a static cache behind these.
+/// Whether a mask is all ones, or hides only what nobody may see: of `tokens` so far those behind
+/// the one that asks, and the empty cells of a static cache behind these.
 bool hides_nothing(const TensorRecord& record, int64_t tokens) {
   const Result<Tensor> tensor = run::load_tensor(record);
   if (!tensor || is_float(tensor->view.dtype)) return true;
@@ -83,7 +85,7 @@ void read_row(const TensorView& view, int64_t row, Row* out) {
   read_values(view, row * width, width, *out);
 }
 
-/// Both rows but for rounding to a 16-bit type, of which a scaled row may have two.
+/// Equal but for rounding to a 16-bit type, which a scaled row may have gone through twice.
 bool is_same_row(const Row& mine, const Row& row, double factor) {
   constexpr double kRoundings = 4.0 / 256;
   double error = 0, energy = 0;
@@ -95,7 +97,7 @@ bool is_same_row(const Row& mine, const Row& row, double factor) {
   return error <= kRoundings * kRoundings * energy;
 }
 
-/// What golden's row is the table's multiplied by: models scale rows.
+/// By what the table's row was multiplied to make golden's: models scale rows.
 double factor_of(const Row& golden, const Row& row) {
   double product = 0, energy = 0;
   for (size_t i = 0; i < row.size(); ++i) {
@@ -228,7 +230,8 @@ class InputTest {
     return std::nullopt;
   }
 
-  /// That a sequence has had when a call of the model ends, as its integers of two axes tell.
+  /// How many tokens a sequence has when a call of the model ends: the second axis of its inputs of
+  /// tokens, added up over the steps.
   static int64_t tokens_so_far(const Program& program, const ModuleCall& last) {
     int64_t count = 0;
     for (const ModuleCall& call : program.calls) {
@@ -248,7 +251,7 @@ class InputTest {
     return first == mine_.calls.end() ? 0 : first->step;
   }
 
-  /// The same of how many tokens there are.
+  /// The test of other_tokens(), of how many tokens there are.
   [[nodiscard]] std::optional<std::string> other_count_of_tokens(const ModuleCall& mine) const {
     const size_t partner = pairing_.golden_call_of[static_cast<size_t>(&mine - mine_.calls.data())];
     if (partner == kNone || mine.module.empty() || !lookups_.contains(partner)) return std::nullopt;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Three tests, the cheapest first: shapes of weights, shapes of what modules return, and summands
+// on the ranks of one run where each rank of the other one has the sum.
 #include "locate/verdict/same_placement.hpp"
 
 #include <algorithm>

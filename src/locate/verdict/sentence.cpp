@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A function for each clause, empty where the clause does not apply; add() puts "; " between them.
+//   docs/localisation.md, "The sentence"
 #include "locate/verdict/sentence.hpp"
 
 #include <algorithm>
@@ -195,8 +197,8 @@ std::string choices_clause(const TokenChoices& tokens) {
 }
 
 /// Arguments that both programs show and that differ, although nothing that was judged does:
-/// "approximate 'tanh' against golden's default in model.layers.*.mlp.act (3 places) changes no more
-/// than rounding does"
+/// "approximate 'tanh' against golden's default in model.layers.*.mlp.act (3 places) changes no
+/// more than rounding does"
 std::string arguments_clause(const Verdict& verdict) {
   std::map<std::string, size_t> places;
   for (const Finding& one : verdict.suspicions) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Goes back from the named outputs to the operators that made their inputs, and for a value that no
+// operator returned to all that wrote into its storage before.
 #include "locate/verdict/slice.hpp"
 
 #include <map>

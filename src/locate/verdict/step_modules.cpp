@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// For every tensor of golden's modules the steps of mine are searched for rows of the same tokens.
+// What is found becomes a new record: these rows put together and brought into golden's order.
 #include "locate/verdict/step_modules.hpp"
 
 #include <algorithm>

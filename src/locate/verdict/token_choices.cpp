@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The logits of every step are compared position by position, the last position first. What kind a
+// choice is depends on how many there were, so they are classified when all are known.
 #include "locate/verdict/token_choices.hpp"
 
 #include <algorithm>
@@ -25,7 +27,7 @@ using run::TensorRecord;
 
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 
-/// 0 as well where nothing of them is known.
+/// run::logits_rank(), how surely they are logits; 0 as well where none of their values is known.
 int known_logits(const run::Run& run, const TensorRecord& record) {
   return record.bytes || record.choices() != nullptr ? run::logits_rank(run, record) : 0;
 }

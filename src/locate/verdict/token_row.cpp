@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Margin and gap are taken from the whole rows; noise and divergence from what is left when the
+// tokens that both rows hide are taken out.
 #include "locate/verdict/token_row.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sets of step numbers: common ones from the first other input on, and those of one run alone.
 #include "locate/verdict/unjudged_steps.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Hard findings are candidates, all others suspicions. The gaps of the walk confirm suspicions
+// inside their owner, and the walk refutes what it saw through. What is left is put in order, and
+// decides the outcome together with the coverage.
 #include "locate/verdict/verdict.hpp"
 
 #include <algorithm>
@@ -50,8 +53,8 @@ class Composer {
     return (!stages_.in_slice || stages_.in_slice(finding)) && !is_of_other_inputs(finding);
   }
 
-  // What runs that were not given the same must differ in. An operator's own error, a weight and a
-  // NaN are none of it.
+  // A difference that there must be where the runs were not given the same. An operator's own
+  // error, a weight and a NaN are none of these.
   bool is_of_other_inputs(const Finding& finding) const {
     if (!stages_.inputs || finding.step < stages_.inputs->step) return false;
     // Behind a step of another shape caches and positions are others; in it only values of golden's
@@ -332,14 +335,15 @@ class Composer {
     return result;
   }
 
-  // In order of execution; first what tells most of what is wrong, where all is wrong.
+  // In order of execution; but what has no effect that could be seen comes last, and so does a
+  // weight in codes that is no further off than its peers, where one of them is.
   void order_candidates() {
     std::vector<Finding>& all = verdict_.candidates;
     std::ranges::stable_sort(all, comes_before);
     drop_edges_behind_extras();
     if (all.empty()) return;
-    // What has no effect that could be seen is a fact, but not what is wrong first; a weight that is
-    // written otherwise is it least. Where nothing else is open, the first of them is.
+    // What has no effect that could be seen is a fact, but not what is wrong first, a weight that
+    // is written otherwise least of all. Where there is nothing else, the first of these is named.
     for (Finding& one : all)
       one.idle = one.idle || (stages_.walk != nullptr && one.kind == FindingKind::Weight &&
                               stages_.walk->idle_leaves.contains(name_of_leaf(one)));
@@ -352,7 +356,7 @@ class Composer {
     all.front().idle = false;
   }
 
-  // An operator too many changes who reads what behind it: that edge is the same fault.
+  // An extra operator changes who reads what behind it: the edge behind it is the same fault.
   void drop_edges_behind_extras() {
     std::vector<Finding> kept;
     for (Finding& finding : verdict_.candidates) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The parameters rank and rankSize say which execution this is and how many there are; the dump
+// must hold all of them.
 #include "opcheck/operations/ranks.hpp"
 
 #include "tensor/sentence.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts before it opens anything, so that a dump with other inputs is refused by the names of
+// those that belong there.
 #include "opcheck/operations/read_inputs.hpp"
 
 #include <string>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The getters of Arguments, which registry.hpp declares. A tensor of one element counts as a
+// number, one integer as a list of one, and tensors come with torch's lazy conj and neg bits
+// applied.
 #include "reference/aten/registry.hpp"
 #include "reference/movement/bytes.hpp"
 #include "tensor/convert.hpp"

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The overloads of fused attention differ in layout, mask and second output, which a table says.
+// Each call is brought to the form of reference/attention: a batch is a sequence, a mask numbers to
+// add.
 #include "reference/aten/attention.hpp"
 
 #include <algorithm>
@@ -13,7 +16,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// What overloads of fused attention have in common, and what sets them apart.
+/// How the overloads of fused attention differ.
 enum class Layout : uint8_t {
   HeadsFirst,
   HeadsLast
@@ -160,7 +163,8 @@ Result<Operands> operands_of(const Arguments& arguments) {
 
 /// A mask as numbers to add: what a truth mask leaves out becomes -inf.
 Result<Tensor> additive_mask(const Operands& operands, const Tensor& mask) {
-  // The undecorated formula of torch adds truth values as numbers; its callers convert them.
+  // torch's plain formula (the `_math` overloads) adds truth values as numbers: its callers have
+  // converted them.
   if (mask.view.dtype != DType::Bool || operands.kind.second == Second::Weights) return mask;
   ASSAY_TRY(Wide values, widen(mask.view));
   for (double& value : values.values) value = value != 0 ? 0.0 : -kInfinity;
@@ -177,7 +181,7 @@ Result<Tensor> expanded_mask(const Arguments& arguments, const Operands& operand
   return *std::move(expanded);
 }
 
-/// Where causal rows begin to see, and windows.
+/// The causal rule, the place of row 0 among the keys, and the window.
 Status read_causality(const Arguments& arguments, const Operands& operands, ScoreBias& bias) {
   ASSAY_TRY(bias.causal, arguments.truth("is_causal", false));
   bias.offset = 0;  // torch: row 0 sees key 0

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Only the names of the operator classes: all else that call.hpp declares is in registry.cpp.
 #include "reference/aten/call.hpp"
 
 namespace assay::reference::aten {

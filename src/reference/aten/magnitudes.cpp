@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// C, the size of what an operator adds up: a function for each class of operators, which computes
+// the operator once more on magnitudes (|A| . |B| for a product) or goes over its rows again.
+//   docs/localisation.md, "Own error"
 #include "reference/aten/magnitudes.hpp"
 
 #include <algorithm>
@@ -30,7 +33,7 @@ Status check_rows(const Arguments& arguments, const Dims& shape, std::span<const
   return {};
 }
 
-/// The rows asked for of values of the whole result.
+/// Of the values of a whole result, the rows that were asked for.
 Result<Wide> rows_only(const Arguments& arguments, Wide values,
                        const std::optional<std::span<const int64_t>>& rows) {
   if (!rows) return values;
@@ -156,8 +159,7 @@ Result<Magnitudes> of_reduction(const Arguments& arguments, size_t output,
   if (!measure) return fail(without(arguments, output));
   Magnitudes magnitudes;
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  // Sums that run along a dimension, and bins, have another shape than rows: the call itself, of
-  // magnitudes.
+  // These do not give one result for each row, so the operator itself is computed on magnitudes.
   if (operation == "cumsum" || operation == "trace" || operation == "bincount") {
     Call absolute = arguments.call();
     const std::string_view summed = operation == "bincount" ? "weights" : "self";
@@ -226,7 +228,8 @@ Result<Magnitudes> of_reduction(const Arguments& arguments, size_t output,
 /// error of the size of 1:
 ///   logsumexp    |max| + |log sum| + 1
 ///   log_softmax  |x - max| + |log sum| + 1
-///   softmax      |y| (1 + |x - max| / 16): a rounded difference turns into a relative error of its exponential
+///   softmax      |y| (1 + |x - max| / 16): a rounded difference turns into a relative error of
+///                its exponential
 double log_magnitude(double first, const LogSum& sum) {
   const double size = std::fabs(first) + std::fabs(sum.log) + 1;
   return std::isfinite(size) ? size : 0;  // of -inf nothing is rounded

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every norm is brought to rows that share mean and rstd: the last dimensions (layer, rms), the
+// channels of a group (group, instance), or a channel in all batches (batch). One loop normalises
+// them all.
 #include "reference/aten/norms.hpp"
 
 #include <algorithm>

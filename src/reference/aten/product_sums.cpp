@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The columns of w are summed once, with their factors; x times these sums gives the sums over the
+// rows of x . w at a small part of the product's cost. alpha and the bias come last.
+//   docs/localisation.md, "Golden by sums and in parts"
 #include "reference/aten/product_sums.hpp"
 
 #include <algorithm>

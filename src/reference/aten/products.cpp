@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Brings calls of products to one form, alpha (x . w) scales + beta bias, mostly by changing shapes
+// and strides, and computes that form, whole or for some rows. Integers are summed exactly.
+// Convolutions, einsum, grouped products and triangular solves are in products_*.cpp.
 #include "reference/aten/products.hpp"
 
 #include <algorithm>
@@ -106,7 +109,7 @@ Result<Product> summed_batches_form(const Arguments& arguments) {
   return with_addend(arguments, std::move(product));
 }
 
-/// The last dimensions of both meet.
+/// torch.inner: sums over the last dimension of both.
 Result<Product> inner_form(const Arguments& arguments) {
   ASSAY_TRY(const Tensor x, arguments.tensor("self"));
   ASSAY_TRY(const Tensor other, arguments.tensor("other"));
@@ -260,8 +263,8 @@ Result<Product> form_of(const Arguments& arguments, std::string_view operation) 
 
 // ---- Computing a form -------------------------------------------------------------------------
 
-/// values = combine(values, factor * term) with the term under the shape of the result, of which
-/// values are rows.
+/// values = combine(values, term), the term (or its magnitude) broadcast to the result's shape.
+/// rows  of the result, which `values` holds; nothing: all
 template <typename Combine>
 Status combine_with(Wide& values, const Tensor& term, const Product& product,
                     std::optional<std::span<const int64_t>> rows, bool absolute, Combine combine) {
@@ -313,7 +316,8 @@ int64_t largest_magnitude(const Whole& values) {
   return largest;
 }
 
-/// Sums of integers modulo 2^64, then of the operands' type.
+/// Sums of integers, wrapped to the operands' type (_int_mm: to int32): those of the fp64 product
+/// where none can exceed 2^53, else added up again modulo 2^64.
 Result<Values> multiply_integers(const Arguments& arguments, const Product& product, int jobs) {
   const DType dtype = product.x.view.dtype;
   ASSAY_TRY(Wide rounded, multiply(product, jobs));

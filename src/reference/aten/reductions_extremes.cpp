@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What is chosen from a row (largest, median, mode, k-th ...) is a function from the row to a
+// place: values and places of the results follow from it. Then truth of rows, counts, and results
+// that are Python values.
 #include "reference/aten/reductions_extremes.hpp"
 
 #include <algorithm>
@@ -301,7 +304,7 @@ Result<Values> evaluate_histc(const Arguments& arguments, const EvaluateOptions&
   return single(to_tensor(std::move(counts)));
 }
 
-// ---- What leaves the tensors ------------------------------------------------------------------
+// ---- Results that are Python values -----------------------------------------------------------
 
 Result<Values> evaluate_equal(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
@@ -339,7 +342,8 @@ Result<Values> evaluate_is_nonzero(const Arguments& arguments, const EvaluateOpt
 std::span<const Overloads> extreme_overloads() {
   constexpr auto kMove = OperatorClass::Move;
   constexpr auto kInteger = OperatorClass::Integer;
-  // Values and places that are written into arguments have rows of their own: their types differ.
+  // Overloads that write values and places into two arguments stand here and not in variants.cpp: a
+  // variant writes into one argument, whose type its result takes.
   static constexpr Overloads kTable[] = {
       {"_local_scalar_dense.default item.default", kMove, evaluate_item},
       {"all.default all.dim all.dims", kInteger, fixed<truth_of_rows, true>},

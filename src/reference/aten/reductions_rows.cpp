@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Puts the reduced dimensions behind the others by their shape and strides alone: nothing is
+// copied, neither here nor when rows_back() gives results the order of the operand.
 #include "reference/aten/reductions_rows.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Joins the rows of all families, their other spellings and ggml's operators in one table, sorted
+// by name and made at the first call. evaluate() looks a call up in it, and gives results that are
+// written into an argument the type of that argument.
 #include "reference/aten/registry.hpp"
 
 #include <algorithm>
@@ -56,7 +59,7 @@ const Entry* lookup(std::string_view name) {
   return found == rows.end() || found->name != name ? nullptr : &*found;
 }
 
-/// The first result as the argument takes it that it is written into.
+/// Gives the first result the element type of the argument that it is written into.
 Status convert_to_written(const Arguments& arguments, std::string_view written,
                           std::vector<Tensor>& results) {
   // A list of outputs, or one that was not captured: nothing to convert to.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sorting, places of values, distinct values. Then, where torch leaves the order of results open,
+// which captured ones are right: those whose places select the same values.
 #include "reference/aten/selection.hpp"
 
 #include <algorithm>
@@ -77,7 +79,7 @@ Result<Values> evaluate_nonzero(const Arguments& arguments, const EvaluateOption
   return single(to_tensor(std::move(places)));
 }
 
-/// The same cut or filled to a number of rows.
+/// The places of nonzero(), cut or filled to a number of rows.
 Result<Values> evaluate_nonzero_static(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const Whole places, coordinates(self.view));
@@ -261,10 +263,10 @@ Result<Rows> selected_from(const Arguments& arguments, const Tensor& self) {
   return rows_along(arguments, self, dim, true);
 }
 
-/// Results of rows: as many a row as there are elements for each.
+/// An output as rows that belong to those of `selected`, one after the other.
 Result<Wide> row_results(const Arguments& arguments, const Tensor& tensor, const Rows& selected) {
-  // Where the dimension stays it moves to the end; where it went, or all went, each row has one
-  // result.
+  // Where the output still has the dimension, it moves to the end; where it does not, each row has
+  // one result.
   const size_t rank = selected.view.shape.size();
   if (tensor.view.shape.size() == rank && rank != 0 && arguments.has("dim")) {
     ASSAY_TRY(const int64_t dim, arguments.integer("dim", -1));

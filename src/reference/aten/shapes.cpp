@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Views are made by new shapes, strides and offsets. Only where no strides show the elements in the
+// new shape are they copied.
 #include "reference/aten/shapes.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Softmax, its logarithm and logarithms of sums, row by row: the largest value is taken off before
+// the exponentials.
 #include <algorithm>
 #include <cmath>
 

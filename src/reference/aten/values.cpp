@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// torch's rules of element types: which type operands have in common, numbers rounded to it, and
+// casts, which leave floats as wide as they are and cut integers off as x86 does.
 #include "reference/aten/values.hpp"
 
 #include <algorithm>
@@ -161,8 +163,8 @@ DType common_type(DType a, DType b) {
   const int bits_a = info(a).element_bits;
   const int bits_b = info(b).element_bits;
   if (bits_a == bits_b) return bits_a == 16 ? DType::Float32 : DType::Float64;
-  // Every type of 8 bits but the powers of two fits into both of 16 bits; float32 holds all of
-  // them.
+  // One of 8 bits beside one of 16: the powers of two (float8_e8m0fnu) do not fit into float16;
+  // float32 holds them all.
   const DType wider = bits_a > bits_b ? a : b;
   return info(wider).element_bits == 16 ? DType::Float32 : wider;
 }

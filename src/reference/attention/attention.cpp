@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A unit of work is one sequence and kv head: its keys and values are widened once, then each block
+// of query rows of its heads passes Q K^T, bias, softmax and V. Products are dgemm's.
+//   docs/opcheck/attention.md
 #include "reference/attention/attention.hpp"
 
 #include <cblas.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The model of a kernel in a narrow type: blocks of 128 keys with running maximum and sum in fp32,
+// weights rounded before they meet the values, the result rounded once.
+//   docs/opcheck/attention.md
 #include <cblas.h>
 
 #include <algorithm>
@@ -88,7 +91,7 @@ struct Model {
     }
   }
 
-  /// A score between two steps.
+  /// A score as the kernel keeps it between two steps.
   float stored(float score) const { return attention.round_scores ? rounded(score, dtype) : score; }
   float round_weight(float weight, int64_t head) const {
     switch (attention.rounding) {

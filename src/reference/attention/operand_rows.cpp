@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the rows of a head through a view of that head alone; keys and values that lie in several
+// parts are read one after the other, then dequantised in place.
 #include "reference/attention/operand_rows.hpp"
 
 #include "tensor/convert.hpp"

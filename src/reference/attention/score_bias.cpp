@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The terms of a row are added in this order: the dense mask or its shifted blocks, the slopes of
+// ALiBi, then what the causal rule and the window forbid.
 #include "reference/attention/score_bias.hpp"
 
 #include <algorithm>

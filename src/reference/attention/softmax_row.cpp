@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loops over eight values at a time, with an exponential of their own: e^x = 2^n e^r, and Taylor's
+// series for e^r. The last values of a row pass the same code in a padded block.
 #include "reference/attention/softmax_row.hpp"
 
 #include <cmath>

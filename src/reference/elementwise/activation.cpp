@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Most activations are x sigmoid(f(x)), the gelu with tanh among them, and share one loop over
+// blocks that takes the exponentials of a block at once.
 #include "reference/elementwise/activation.hpp"
 
 #include <array>
@@ -64,8 +66,8 @@ Result<Wide> relu(const TensorView& x) {
 }
 
 Result<Wide> gelu(const TensorView& x, GeluForm form) {
-  // Both forms without the sum 1 + f where f is close to -1 and it loses digits; erfc() takes
-  // longer than erf().
+  // Where erf or tanh is close to -1 the sum 1 + erf or 1 + tanh loses its digits, so neither is
+  // formed there. erfc() everywhere would take longer than erf().
   if (form == GeluForm::Erf)
     return map_values(x, [](double v) {
       constexpr double scale = 1 / std::numbers::sqrt2;

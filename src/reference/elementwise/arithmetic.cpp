@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One loop over two broadcast operands. Reals are computed in double; integers stay integers, wrap
+// as the machine's do, and are compared exactly beyond 2^53, too.
 #include "reference/elementwise/arithmetic.hpp"
 
 #include <cstring>
@@ -33,7 +35,7 @@ Result<Tensor> exact_or_real(const TensorView& a, const TensorView& b, Integers 
   return to_tensor(std::move(out));
 }
 
-/// Truncated toward zero and clamped to the type's range.
+/// Cut off toward zero, NaN as 0; narrow() then clamps to the range of the type.
 double truncated(double value) { return std::isnan(value) ? 0.0 : std::trunc(value); }
 
 Result<Tensor> cast_integers(const TensorView& x, DType dtype) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A view that repeats over the end of the shape (a bias, a scale) is read from its period, a short
+// one from a buffer of several periods; any other is read through strides of 0.
 #include "reference/elementwise/broadcast.hpp"
 
 #include <algorithm>

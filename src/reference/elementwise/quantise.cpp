@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Scales and offsets are applied block by block; rounding is a step of its own, by which the 8-bit
+// floats are reached, HiFloat8 by a search among its magnitudes.
 #include "reference/elementwise/quantise.hpp"
 
 #include <algorithm>
@@ -119,7 +121,7 @@ Result<DynamicQuantised> dynamic_quantise(Wide x, bool asymmetric, DType target)
   const int64_t columns = x.shape[x.shape.size() - 1];
   Dims row_shape = x.shape;
   row_shape.resize(x.shape.size() - 1);
-  // A row without values has no extremes; its scale is that of zeros.
+  // Rows without values cost no memory, so their number is checked; their scale is that of zeros.
   ASSAY_TRY(const int64_t rows, checked_count(row_shape));
 
   DynamicQuantised result;

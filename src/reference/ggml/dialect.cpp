@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the families of ggml's operators read calls with: a parameter is looked for by its name,
+// then in its word of "op_params", then the fallback counts. Sources get leading axes up to four,
+// which results lose again.   docs/reference-ggml.md
 #include "reference/ggml/dialect.hpp"
 
 #include <bit>

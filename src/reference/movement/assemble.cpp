@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// All of these move bytes, whatever the type: parts are scattered into new memory, tile() reads a
+// view whose repeated dimensions have stride 0, where() and set_value() write into a copy.
 #include "reference/movement/assemble.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// scatter_bytes() goes row by row: a row is the trailing dimensions that lie in the target without
+// gaps, or the last dimension with its stride.
 #include "reference/movement/bytes.hpp"
 
 #include <cstring>

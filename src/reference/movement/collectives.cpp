@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// An exchange is a slice of the tensor of each rank and one concatenation. Sums over ranks are in
+// products/all_reduce.cpp.
 #include "reference/movement/collectives.hpp"
 
 #include "reference/movement/assemble.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// gather() checks all indices, then copies whole rows behind the axis. scatter_elements() walks
+// through indices, updates and x together and moves, or adds, one element for each index.
 #include "reference/movement/gather.hpp"
 
 #include <cstring>

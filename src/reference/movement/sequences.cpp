@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the lengths of the sequences, then cuts out or pastes each sequence as one slice of
+// tokens.
+//   docs/opcheck/movement.md
 #include "reference/movement/sequences.hpp"
 
 #include <algorithm>
@@ -24,7 +27,7 @@ Result<int64_t> sum_of_lengths(std::span<const int64_t> lengths, int64_t lowest,
   return sum;
 }
 
-/// x[first : first + length] along the first dimension, and x[index] without that dimension.
+/// x[first : first + length] along the first dimension.
 Result<Tensor> rows_of(const Tensor& x, int64_t first, int64_t length) {
   std::vector<int64_t> offsets(x.view.shape.size(), 0);
   std::vector<int64_t> sizes(x.view.shape.begin(), x.view.shape.end());
@@ -33,6 +36,7 @@ Result<Tensor> rows_of(const Tensor& x, int64_t first, int64_t length) {
   return slice(x, offsets, sizes);
 }
 
+/// x[index]: the first dimension is gone.
 Tensor without_first_dim(const Tensor& x, int64_t index) {
   Tensor part = x;
   part.view.shape = Dims(x.view.shape.span().subspan(1));
@@ -46,7 +50,7 @@ Status check_rank(const Tensor& x, size_t least, std::string_view what) {
   return fail(Errc::Invalid, what, " of shape ", x.view.shape, " needs ", least, " dimensions");
 }
 
-/// Tensors that may be none: an empty result keeps the shape of one row.
+/// Any number of parts, one after the other; of none it is `like` without rows.
 Result<Tensor> concat_rows(const std::vector<Tensor>& parts, const Tensor& like) {
   if (!parts.empty()) return concat(parts, 0);
   return rows_of(like, 0, 0);

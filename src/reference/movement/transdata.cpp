@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the tiling that a shape in FRACTAL_NZ stands for; tensor/layouts.hpp moves the elements.
 #include "reference/movement/transdata.hpp"
 
 #include "reference/wide.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Only shapes, strides and offsets are computed, each checked against x: no view reaches behind the
+// last element of x, even where the file that x was read from goes on.
 #include "reference/movement/views.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One walk over the rows serves the softmax and its gradient: it checks that heads and lengths make
+// up the element count, then names first element and length of each row.
 #include "reference/norms/block_softmax.hpp"
 
 #include <string>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The centred case of normalised(), which is in rows.cpp.
 #include "reference/norms/layer_norm.hpp"
 
 namespace assay::reference {

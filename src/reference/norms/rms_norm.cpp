@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The norm is normalised() of rows.cpp without its mean. The gradient is one pass over the rows, in
+// which dgamma is added up.
 #include "reference/norms/rms_norm.hpp"
 #include "tensor/sentence.hpp"
 

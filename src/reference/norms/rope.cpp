@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The shapes of x and of the tables tell how x falls into tokens and heads; then one row of the
+// tables turns all heads of its token.
 #include "reference/norms/rope.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The core of the norms: rows of the summed terms are read a block at a time, measured, and
+// normalised while they are in the cache, by kernels whose sums have a fixed order.
+//   docs/opcheck/norms.md
 #include "reference/norms/rows.hpp"
 
 #include <algorithm>
@@ -243,8 +246,8 @@ Result<Wide> normalised(std::span<const Term> terms, const std::optional<TensorV
 }
 
 void round_row_to_float16(double* values, int64_t count) {
-  // 42 of a double's 52 fraction bits go. Adding just under half of what remains, and the last kept
-  // bit, rounds halves to even; a carry into the exponent is right as it is.
+  // 42 of a double's 52 fraction bits go. Adding just under half of the last kept bit, and that bit
+  // itself as one, rounds halves to even; a carry into the exponent is right as it is.
   constexpr uint64_t kDropped = (uint64_t{1} << 42) - 1;
   for (int64_t i = 0; i < count; ++i) {
     const double value = values[i];

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Ranks are folded one after the other into the first, reals in double, integers modulo 2^64.
+//   docs/opcheck/products.md, "AllReduce"
 #include "reference/products/all_reduce.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A task sums one block of 64 columns along the dimension of w that is contiguous: column by column
+// into three running sums, or row by row as three dot products.
+//   docs/localisation.md, "Golden by sums and in parts"
 #include "reference/products/column_sums.hpp"
 
 #include <algorithm>
@@ -17,9 +20,9 @@ using simd::load;
 using simd::store;
 
 constexpr int64_t kLanes = 8;
-// of a column at a time: with its three sums it stays in the first cache
+// Values of a column that are read at a time: with their three sums they stay in the first cache.
 constexpr int64_t kDepth = 1024;
-constexpr int64_t kRows = 64;  // of rows of one block of columns
+constexpr int64_t kRows = 64;  // of a block of columns that are read at a time
 
 using Factors = std::array<std::array<double, kColumnBlock>, kColumnDraws>;
 using Sums = std::array<double*, kColumnDraws>;
@@ -37,7 +40,7 @@ ASSAY_CLONES void add_column(const double* values, int64_t count, double first, 
   }
 }
 
-/// A whole row of a block; behind the last column both are zero.
+/// The three sums of one row of a block; behind its last column values and factors are zero.
 ASSAY_CLONES void add_row(const double* values, const double* first, const double* second,
                           double* sums) {
   f64x8 with_first{};

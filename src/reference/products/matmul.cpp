@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two ways: up to four rows of x stream w once, read in its own type; more go through dgemm in
+// blocks of 512 x 512 of w, which are widened one by one.
+//   docs/opcheck/products.md, "How a product is computed"
 #include "reference/products/matmul.hpp"
 
 #include <cblas.h>

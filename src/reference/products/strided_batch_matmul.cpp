@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One walk over batches and heads checks that the matrices of a batch lie inside their operands
+// before it hands them on: to the product, and to the list of elements that the product writes.
+//   docs/opcheck/products.md, "StridedBatchMatmul"
 #include "reference/products/strided_batch_matmul.hpp"
 
 #include <array>
@@ -21,7 +24,7 @@ struct Operand {
                int64_t heads) const {
     if (rows == 0 || columns == 0 || heads == 0) return {};
     const bool overlaps = (rows > 1 && ld < columns) || stride < 0;
-    // All below 2^62: the operands come from files, products of their sizes do not.
+    // The sizes come from a file: every sum and product of them is checked for overflow.
     int64_t last = 0;
     int64_t part = 0;
     const bool leaves = overlaps || __builtin_mul_overflow(ld, rows - 1, &last) ||

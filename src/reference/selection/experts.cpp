@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Groups are ordered by the sum of their largest values and the losers set to zero; of what stays
+// the largest are taken, and their gates are the weights.
+//   docs/opcheck/selection.md, "Experts"
 #include "reference/selection/experts.hpp"
 
 #include <algorithm>

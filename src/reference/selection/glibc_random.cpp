@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A ring of 31 words, filled by a linear congruence: each number adds to the oldest word the one
+// three back and drops the lowest bit. The first 310 numbers are thrown away.
+//   docs/opcheck/selection.md, "Random numbers"
 #include "reference/selection/glibc_random.hpp"
 
 namespace assay::reference {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rows are sorted so that equal values keep their order. What writes by index checks all indices
+// first; one_hot() leaves zeros where there is no place for a value.
+//   docs/opcheck/selection.md
 #include "reference/selection/indexing.hpp"
 #include "tensor/sentence.hpp"
 

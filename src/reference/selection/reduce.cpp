@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// reduce() joins neighbouring dimensions that are both kept or both reduced and streams the values
+// through once, in C order. Running sums and softmax see x as [outer, axis, inner].
 #include "reference/selection/reduce.hpp"
 
 #include <algorithm>

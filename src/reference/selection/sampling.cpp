@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A choice is a search in the running sums of a row; where a sum is within kSumTolerance of what it
+// is compared with, the place beside it is a tie.
+//   docs/opcheck/selection.md, "Sampling"
 #include "reference/selection/sampling.hpp"
 #include "tensor/sentence.hpp"
 

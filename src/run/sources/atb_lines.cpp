@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lines are sorted into nodes by run count. A node is taken when its path is one of operations, and
+// a tensor replaces an earlier one with the same node, slot, role and moment.
 #include "run/sources/atb_lines.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A path is tried as each part of a dump (process, run count, tensors, model/{pid}), then as a
+// whole dump, then as a folder of dumps. Where its name is no dump's own, a folder also has to hold
+// what such a folder holds.
 #include "run/sources/atb_tree_find.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A section for each kind: statistic.csv, lists of operations, topology files made one tree with
+// the names of the dump's folders, and what manifest, summaries and status pages tell of the
+// capture.
 #include "run/sources/atb_tree_lists.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The folders below a run count are read by several threads, each node with all that is below it.
+// When all are here finish() names the slots and orders the records: inputs where a node is
+// entered, outputs where it is left.
 #include "run/sources/atb_tree_nodes.hpp"
 
 #include <unistd.h>
@@ -152,7 +155,7 @@ class NodeReader {
 
 AtbNodes read_children(const std::vector<FolderEntry>& folders, const std::string& parent,
                        int depth, const AtbStep& step) {
-  // The single child of a single child leaves the threads to what is further below.
+  // For a single folder no threads are started: they are left to the folders below it.
   std::vector<AtbNodes> parts(folders.size());
   parallel_for(folders.size(), resolve_job_count(0),
                [&](size_t i) { parts[i] = NodeReader(step).read(folders[i], parent, depth); });
@@ -233,7 +236,7 @@ void AtbNodes::finish(const AtbStep& step) {
   }
 }
 
-// Of operations whose parameters were not saved with their tensors.
+// Parameters of operations that did not save them with their tensors.
 void AtbNodes::add_listed_parameters(const AtbStep& step) {
   if (step.parameters.empty()) return;
   std::set<std::string> known;
@@ -289,7 +292,7 @@ void AtbNodes::number_places() {
     for (const std::string_view part : split(node, '/'))
       branch = &branch->children[std::string(part)];
   }
-  // Nodes may lie inside each other more deeply than a stack of calls.
+  // A stack of our own: nodes may be nested too deeply for calls.
   struct Visit {
     const Branch* branch;
     std::map<std::string, Branch, NaturalLess>::const_iterator next;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The tree is walked in the order of the calls. A clock goes on behind the inputs and behind the
+// outputs of each module, so that outputs stand behind everything inside it.
 #include "run/sources/debug_tree_list.hpp"
 
 #include <cmath>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A folder's place is read from the components of its path, counted from the time in it where there
+// is one. Records come from one of three kinds of files: dumps, reduced arrays, tables of
+// statistics.
 #include "run/sources/ge_files.hpp"
 
 #include <algorithm>
@@ -86,7 +89,8 @@ Result<std::vector<TensorRecord>> list_statistics(const std::string& path,
   return records;
 }
 
-/// Of a dump and of the table beside it, operand by operand in the order of the files.
+/// Gives the operands of a dump the statistics of the table beside it: the i-th input those of the
+/// table's i-th input, outputs alike, where the shapes agree.
 void add_statistics(const std::vector<TensorRecord>& table, std::vector<TensorRecord>* records) {
   for (const Role role : {Role::Input, Role::Output}) {
     auto from = table.begin();

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The name of a text tells its kind, number, rank and time; of each number the newest text counts.
+// The i-th text belongs to the i-th graph with data, or number N to graph_N where graphs are called
+// so.
 #include "run/sources/ge_texts.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each known key becomes coverage, a property, a finding or a warning of the run; in a job of
+// several ranks the names of graphs get "rank N" in front.   docs/formats/ge-tree.md, "graphs.json"
 #include "run/sources/graphs_json.hpp"
 
 #include <nlohmann/json.hpp>
@@ -72,7 +74,7 @@ void add_graph(const json& graph, const std::string& prefix, Run* run) {
   }
 }
 
-/// Breaks of which no graph is known: code that ran between two graphs, or none at all.
+/// Breaks that left no graph of their own.
 void add_breaks(const json& document, Run* run) {
   for (const json* item : objects_of(document, "breaks")) {
     const uint64_t count = count_of(*item, "count");

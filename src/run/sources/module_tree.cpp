@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names are kept in the order in which they were added. The tree is built at the end, when all
+// modules that may be a parent are known.
 #include "run/sources/module_tree.hpp"
 
 #include "topology/model_tree.hpp"
@@ -26,7 +28,7 @@ std::string ModuleTree::parent_of(std::string name) const {
   return {};
 }
 
-// As deep as a name has dots; names of a file are cut by the depth that topologies allow.
+// The recursion is as deep as a name has dots, and ends at the depth that topologies allow.
 void ModuleTree::add_children(const Children& children, TopologyNode* node, size_t depth) const {
   const auto found = children.find(node->name);
   if (found == children.end() || depth >= topology::kMaxTreeDepth) return;

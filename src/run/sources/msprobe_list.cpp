@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Calls stand in the list in the order in which they returned: what went into the n-th has place
+// 2n, what came out 2n + 1. Lists and objects of a call are walked down to its tensors and plain
+// values.   docs/formats/msprobe.md, "dump.json"
 #include "run/sources/msprobe_list.hpp"
 
 #include <algorithm>
@@ -203,8 +206,8 @@ class Reader {
     record.dtype = dtype_of(json_, json_.find(tensor, "dtype"));
     record.shape = dims_of(json_, json_.find(tensor, "shape"));
     record.stats = stats_of(json_, tensor, record.shape);
-    // Of equal bytes the readers of a run take the statistics for all there is to know, and these
-    // do not say where NaN and infinities stand.
+    // A comparison takes equal digests for equal values unless the statistics count NaN or
+    // infinities. msprobe's do not count them, so a tensor that may have some gets no digest.
     const auto is_finite = [&] {
       return std::isfinite(record.stats->max) && std::isfinite(record.stats->min);
     };

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Takes "graph_1/" off the nodes' names, forgets what a dump file would not tell, counts coverage
+// by operator, and reads graphs.json and the texts that lie beside the records.
+//   docs/formats/native.md, "Compiled graphs"
 #include "run/sources/native_graph.hpp"
 
 #include <algorithm>
@@ -45,7 +48,7 @@ class GraphRun {
       record->graph = *number - 1;
       record->node = std::string(node.substr(std::min(slash + 1, node.size())));
     }
-    // As from a dump file, which does not know which values are one.
+    // A dump file would not tell which tensors are one value.
     record->value_id = record->storage_id = record->producer = -1;
     record->storage_offset = record->storage_version = 0;
     record->leaf = InternedText();

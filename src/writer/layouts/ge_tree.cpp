@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The disk budget is asked first; a name that is too long gets its row in mapping.csv; then the
+// pieces go into a temporary file of the folder, which is renamed. The last four folders stay open.
+//   docs/formats/ge-tree.md
 #include "writer/layouts/ge_tree.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One file through two descriptors: O_DIRECT for whole blocks, the page cache for tails and for the
+// header, whose length is written last and makes the file readable.
+//   docs/formats/native.md, "Step files"
 #include "writer/layouts/step_file.hpp"
 
 #include <algorithm>
@@ -7,8 +10,8 @@
 namespace assay::writer {
 namespace {
 
-// Extents reserved ahead make a write about a third cheaper; the rest is cut off at the end. A memory
-// file system makes them of pages, so no more than the file has already.
+// Extents reserved ahead make a write about a third cheaper; what is left of them is cut off at the
+// end. On a memory file system they are pages, so no more are reserved than the file has already.
 constexpr uint64_t kMostReservedAhead = 64ull << 20;
 // Below it one buffered write is cheaper than a direct one and the wait for the disk.
 constexpr uint64_t kSmallestDirectTail = 64u << 10;
@@ -29,8 +32,8 @@ Status StepFile::open_buffered() {
 void StepFile::reserve(uint64_t end) {
   if (end <= reserved_bytes_) return;
   const uint64_t target = end + std::min(end, kMostReservedAhead);
-  // Only an optimisation: a file system that cannot, or has no room for it, is told about by the
-  // write itself.
+  // Only an optimisation: where the file system cannot do it, nothing is lost, and where it has no
+  // room the write itself says so.
   if (::fallocate(buffered_.get(), 0, static_cast<off_t>(reserved_bytes_),
                   static_cast<off_t>(target - reserved_bytes_)) == 0) {
     reserved_bytes_ = target;

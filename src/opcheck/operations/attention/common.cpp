@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inputs in their order, masks and blocks of caches as views of the dumped bytes, and the
+// expectation itself: one candidate for each way in which a kernel may round, without rows that
+// nothing determines.   docs/opcheck/attention.md
 #include <algorithm>
 
 #include "opcheck/operations/attention/evaluate.hpp"
@@ -207,7 +210,7 @@ Result<std::vector<TensorView>> gather_blocks(const BlockCache& cache,
   const int64_t columns = table.shape[1];
   std::vector<TensorView> parts;
   if (count == 0) return parts;
-  // Sizes of blocks and tables fit in memory, so the product does not overflow.
+  // A division, since the product of two sizes from a file may overflow.
   if (cache.block_size <= 0 || (count - 1) / cache.block_size >= columns)
     return fail(Errc::Invalid, "sequence ", sequence, " has ", count, " keys, its ", columns,
                 " blocks of ", cache.block_size, " hold less");

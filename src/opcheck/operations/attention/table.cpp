@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The attention operations: what each accepts and returns, as `assay opcheck --ops-list` prints it,
+// and the function that evaluates it.   docs/opcheck/attention.md
 #include "opcheck/operations/attention/evaluate.hpp"
 #include "opcheck/registry.hpp"
 

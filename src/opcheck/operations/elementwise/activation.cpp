@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// activationType selects a row of one table, which has the reference function; gelu, whose form the
+// dump does not tell, and the backward of swiglu have expectations of their own.
+//   docs/opcheck/elementwise.md, "ActivationOperation"
 #include "reference/elementwise/activation.hpp"
 
 #include <array>
@@ -11,7 +14,7 @@
 namespace assay::opcheck {
 namespace {
 
-/// The form is not among the parameters that the library writes: both count, unless it is given.
+/// The library does not write which form it computed: without geluMode the output may match either.
 Result<Expectation> expect_gelu(const Case& one, const Tensor& x) {
   ASSAY_TRY(const int64_t mode, one.parameters.integer("geluMode", -1));
   const bool given = one.parameters.has("geluMode");
@@ -33,8 +36,8 @@ Result<Expectation> expect_gelu(const Case& one, const Tensor& x) {
 using Function = Result<reference::Wide> (*)(const TensorView& x, double scale, int64_t axis);
 
 /// function        of one input; the others have expectations of their own
-/// keeps_padding   FRACTAL_NZ tensors are padded with zeros, of which some do not make zeros; and
-///                 halves lie elsewhere
+/// keeps_padding   makes zeros of the zeros that FRACTAL_NZ tensors are padded with, so that the
+///                 stored shape can be computed; halves of a row lie elsewhere in it
 struct Activation {
   std::string_view name;
   Precision precision;

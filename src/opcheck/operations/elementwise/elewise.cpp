@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// elewiseType selects a row of one table. Where devices differ an output has several candidates:
+// with and without a scale, with and without saturation.
+//   docs/opcheck/elementwise.md, "ElewiseOperation"
 #include <array>
 #include <string>
 

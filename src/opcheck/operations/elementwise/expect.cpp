@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts, layouts and empty tensors are refused before anything is computed. Rows without a finite
+// scale are cut out of output and golden alike, so that the rest is judged as one matrix.
 #include "opcheck/operations/elementwise/expect.hpp"
 
 #include <cmath>
@@ -127,7 +129,7 @@ Result<QuantisedRows> expect_dynamic_quantised(const Case& one, reference::Wide 
         ASSAY_TRY(reference::Wide wide, reference::widen(values.view));
         return reference::rounded_to(std::move(wide), target);
       }));
-  // Rounding is no question of halves in a type with a fraction.
+  // Ties are counted for int8 alone: a type with a fraction does not round at halves.
   if (target != DType::Int8) rows.values.before_rounding.reset();
   return rows;
 }

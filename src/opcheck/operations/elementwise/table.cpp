@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The activations and element-wise operations: what each accepts and returns, as `assay opcheck
+// --ops-list` prints it, and the function that evaluates it.   docs/opcheck/elementwise.md
 #include "opcheck/operations/elementwise/expect.hpp"
 #include "opcheck/registry.hpp"
 

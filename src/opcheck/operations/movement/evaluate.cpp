@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A result that is written into an input is judged whole where the state before it was dumped;
+// otherwise only what was written is picked out of the state after it.
 #include "opcheck/operations/movement/evaluate.hpp"
 #include "tensor/sentence.hpp"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The moves of data, caches and exchanges between ranks: what each accepts and returns, as `assay
+// opcheck --ops-list` prints it, and the function that evaluates it.   docs/opcheck/movement.md
 #include "opcheck/operations/movement/evaluate.hpp"
 #include "opcheck/registry.hpp"
 

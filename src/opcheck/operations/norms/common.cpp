@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The parts that norms are put together from: the form by layerType, the norm of a sum, and static
+// or dynamic int8 behind it, which adds outputs for scales and offsets.   docs/opcheck/norms.md
 #include <string>
 
 #include "opcheck/operations/norms/evaluate.hpp"

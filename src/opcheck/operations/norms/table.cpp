@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The norms, rotary embeddings and softmax of unpadded scores: what each accepts and returns, as
+// `assay opcheck --ops-list` prints it, and the function that evaluates it.   docs/opcheck/norms.md
 #include "opcheck/operations/norms/evaluate.hpp"
 #include "opcheck/registry.hpp"
 

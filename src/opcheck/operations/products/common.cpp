@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Operands as the reference product takes them: blocked weights become matrices, cropped to the
+// columns of the output, and the output's size is checked before anything is computed.
+//   docs/opcheck/products.md
 #include "opcheck/operations/products/evaluate.hpp"
 #include "reference/movement/transdata.hpp"
 #include "tensor/sentence.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The matrix products and sums over ranks: what each accepts and returns, as `assay opcheck
+// --ops-list` prints it, and the function that evaluates it.   docs/opcheck/products.md
 #include "opcheck/operations/products/evaluate.hpp"
 #include "opcheck/registry.hpp"
 

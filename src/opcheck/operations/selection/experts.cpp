@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// GroupTopk and the routing of tokens. Chosen experts are judged by their scores, since of nearly
+// equal ones a kernel may take either; weights are then those of the experts that it took.
+//   docs/opcheck/selection.md, "Experts"
 #include "reference/selection/experts.hpp"
 
 #include <cmath>

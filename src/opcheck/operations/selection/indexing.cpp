@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sort, Nonzero, Onehot, IndexAdd and Gating. Indices whose order is the device's own are judged by
+// the values that they point at.   docs/opcheck/selection.md
 #include "reference/selection/indexing.hpp"
 
 #include <algorithm>

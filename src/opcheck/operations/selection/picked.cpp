@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One pass over the indices; for each column the row that named it last is remembered, which finds
+// repetitions without a set for every row.
 #include "opcheck/operations/selection/picked.hpp"
 #include "tensor/sentence.hpp"
 

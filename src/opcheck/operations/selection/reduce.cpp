@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Cumsum, Reduce and Softmax, each with one input and a list of axes. The sizes of the axes
+// multiplied are the number of terms that the limits of a sum depend on.
+//   docs/opcheck/selection.md
 #include "reference/selection/reduce.hpp"
 
 #include "opcheck/operations/elementwise/expect.hpp"
@@ -8,8 +11,8 @@
 namespace assay::opcheck {
 namespace {
 
-/// Elements along the axes together. Axes that do not exist or are listed twice count as 1: the
-/// reference operator names them.
+/// The sizes of the axes multiplied. Axes that do not exist or are listed twice count as 1: the
+/// reference operator refuses them.
 int64_t terms_along(const Dims& shape, const std::vector<int64_t>& axes) {
   if (element_count(shape).value_or(0) == 0) return 0;  // otherwise no product exceeds the count
   std::vector<bool> used(shape.size(), false);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The host's random numbers are drawn again, and cumulative sums taken twice: exactly and in the
+// device's type. A sample that differs counts as right where either says that it is a tie.
+//   docs/opcheck/selection.md, "Sampling"
 #include "reference/selection/sampling.hpp"
 
 #include <algorithm>
@@ -107,7 +110,8 @@ SampledRows judge_samples(const Samplings& samplings, const reference::TopK& sor
   return result;
 }
 
-/// Logarithms end where mine do, if that place is as good as ours.
+/// The expected logarithms end where those of mine do, if that place is as good as the computed
+/// one.
 Result<Wide> expected_log_probs(const reference::NucleusInput& input,
                                 const reference::NucleusSample& sample, const Wide& mine,
                                 int64_t size, int64_t* ties) {

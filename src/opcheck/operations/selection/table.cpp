@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The reductions, sorts, look-ups, samplers and routings: what each accepts and returns, as `assay
+// opcheck --ops-list` prints it, and the function that evaluates it.   docs/opcheck/selection.md
 #include "opcheck/operations/selection/evaluate.hpp"
 #include "opcheck/registry.hpp"
 
