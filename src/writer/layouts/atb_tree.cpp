@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Cleans the library's paths, writes files whole, and makes of a tensor with the bytes of an
+// earlier one a link to it. A row of the lists that names files waits until they are there.
+//   docs/formats/atb-tree.md
 #include "writer/layouts/atb_tree.hpp"
 
 #include <fcntl.h>
@@ -162,7 +165,8 @@ uint64_t count_lines(const std::string& path) {
 
 // One write a call; a part that did not fit is taken back, so that lines stay whole.
 Status append_to_file(const std::string& path, std::string_view text, unsigned mode) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, mode));
+  const FileDescriptor file(above_standard_streams(
+      ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, mode)));
   if (file.get() < 0) return fail(errno_error(errno, "open", path));
   struct stat before{};
   if (::fstat(file.get(), &before) != 0) return fail(errno_error(errno, "look at", path));
@@ -312,9 +316,8 @@ Status AtbTree::append_operation(AtbRow row) {
 Status AtbTree::append_kernel(uint64_t thread, AtbRow row) {
   Status status = settle_kernel(thread, "");
   std::string folder = operation_folder(row);
-  KernelCounter& counter = kernel_counters_[folder];
+  KernelCounter current = kernel_counters_[folder];
   if (kernel_counters_.size() > kMaxRemembered) kernel_counters_.clear();
-  KernelCounter current = counter;
   if (current.execute_count != row.execute_count) current = {row.execute_count, 0};
   PendingRow pending{std::move(row), folder, current.next};
   kernel_counters_[folder] = {current.execute_count, current.next + 1};

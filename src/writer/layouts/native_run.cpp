@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Positions count the bytes of the whole run, and the arena is a ring over them: the host copies
+// payloads to its head, the writer's thread writes blocks and moves its tail on. Lines go out after
+// the bytes that they name.   docs/formats/native.md
 #include "writer/layouts/native_run.hpp"
 
 #include <sys/mman.h>
@@ -321,7 +324,7 @@ void NativeRun::free_arena(uint64_t tail) {
 }
 
 void NativeRun::submit_block(uint64_t begin, uint64_t end) {
-  writer_->submit(0, [this, file = open_, begin, end]() -> Status {
+  const bool is_taken = writer_->submit(0, [this, file = open_, begin, end]() -> Status {
     Status status;
     if (!broken()) {
       const ByteSpan block(arena_ + begin % options_.arena_bytes, end - begin);
@@ -330,6 +333,10 @@ void NativeRun::submit_block(uint64_t begin, uint64_t end) {
     free_arena(end);
     return status;
   });
+  if (is_taken) return;
+  // Nobody will write it, which the writer has noted; the host must not wait for its room.
+  writer_->flush();
+  free_arena(end);
 }
 
 void NativeRun::advance_head(uint64_t head) {
@@ -409,7 +416,7 @@ uint64_t NativeRun::push_record(const native::Record& given, std::span<const int
   (void)within_budget(kTypicalLineBytes);  // a no stops what comes after this record
   native::Record& record = batch_->records.emplace_back(given);
   record.number = next_number_++;
-  // Only now: appending the payload may have sent the batch of before on its way.
+  // Not earlier: appending the record's payload may have handed the batch before to the writer.
   if (record.has_shape) batch_->set_dims(record, shape, strides);
   if (!text.empty()) batch_->set_text(record, text);
   ++counters_.records;
@@ -532,7 +539,8 @@ void NativeRun::flush() {
 void NativeRun::write_out() {
   if (!alive()) return;
   if (open_ != nullptr && head_ != std::max(submitted_, written_out_)) {
-    // The pages that are written again as a part of their block stay as they are now.
+    // What came since the last call. Its block will write it once more; until then these bytes of
+    // the arena stay as they are.
     const uint64_t from = std::max(submitted_, written_out_);
     writer_->submit(0, [this, file = open_, from, end = head_]() -> Status {
       if (broken()) return {};

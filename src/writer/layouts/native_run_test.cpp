@@ -3,6 +3,7 @@
 #include "tensor/node.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -230,6 +231,28 @@ TEST(NativeRun, WritesOperatorsAndTheValuesBetweenThem) {
                 R"({"n":2,)" + node + call + R"("role":"output","slot":"","dtype":"float32",)" +
                     R"("shape":[4],"vid":6,"storage":3,"leaf":"model.norm.weight"})"}));
 }
+
+#ifndef ASSAY_SANITIZED  // their pthread_create() ends the program
+TEST(NativeRun, AHostGoesOnWithoutAWriterThread) {
+  TemporaryFolder folder;
+  // given a system that has no memory for the stack of another thread
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 47), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  // when it stores five times what the arena holds
+  const native::RecordNode* node = run->add_node("layer", "Linear");
+  run->begin_file("step-000000", 16);
+  for (int i = 0; i < 16; ++i) (void)add(*run, node, ramp(700'000, static_cast<float>(i)));
+  run->end_file();
+  run->close();
+  // then it is not held up, and is told
+  EXPECT_NE(run->stop_reason().find("no writer thread"), std::string::npos) << run->stop_reason();
+}
+#endif
 
 // Lines wait for the bytes before them; without new bytes they must not wait for ever.
 TEST(NativeRun, EndsAFileWhenTooManyRecordsWait) {

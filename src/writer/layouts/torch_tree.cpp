@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A .pth has no name until it is whole, then it is linked to its place; where that does not work it
+// is renamed from a temporary name. Rows go to the end of their tables with one write.
+//   docs/formats/torch-tree.md
 #include "writer/layouts/torch_tree.hpp"
 
 #include <fcntl.h>
@@ -107,7 +110,7 @@ Status append_to_table(int folder_fd, const std::string& path, std::string_view 
   } else if (errno == EEXIST) {
     fd = ::openat(folder_fd, path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, kTableMode);
   }
-  FileDescriptor file(fd);
+  FileDescriptor file(above_standard_streams(fd));
   if (file.get() < 0) return fail(errno_error(errno, "open", path));
   if (shared && ::flock(file.get(), LOCK_EX) != 0) return fail(errno_error(errno, "lock", path));
   if (!is_new || shared) {
@@ -356,8 +359,8 @@ Status TorchTree::write_pth(const FileName& file, const std::string& archive,
   };
   // A file without a name that gets one when it is whole costs ext4 less than a second name does.
   if (has_nameless_files_.load(std::memory_order_relaxed)) {
-    const FileDescriptor nameless(
-        ::openat(file.at, file.folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+    const FileDescriptor nameless(above_standard_streams(
+        ::openat(file.at, file.folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666)));
     if (nameless.get() >= 0) {
       ASSAY_TRY_STATUS(write_into(nameless.get()));
       if (::linkat(nameless.get(), "", file.at, file.name.c_str(), AT_EMPTY_PATH) == 0) return {};
@@ -367,8 +370,8 @@ Status TorchTree::write_pth(const FileName& file, const std::string& archive,
     }
     has_nameless_files_.store(false, std::memory_order_relaxed);
   }
-  FileDescriptor named(
-      ::openat(file.at, file.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  FileDescriptor named(above_standard_streams(
+      ::openat(file.at, file.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)));
   if (named.get() < 0) return fail(errno_error(errno, "create", file.name));
   Status status = write_into(named.get());
   if (named.close() != 0 && status) status = fail(errno_error(errno, "close", file.name));
