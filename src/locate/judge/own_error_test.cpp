@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/numbers.hpp"
+#include "locate/judge/judge_exact.hpp"
 #include "locate/judge/judge_output.hpp"
 #include "locate/noise/error_classes.hpp"
 #include "locate/program/test_program.hpp"
@@ -767,6 +768,24 @@ TEST(OwnErrors, CanBeInterrupted) {
   const Result<OwnErrors> errors = own_errors(program, stopped);
   ASSERT_FALSE(errors);
   EXPECT_EQ(errors.error().code, Errc::Interrupted);
+}
+
+TEST(JudgeExact, NaNInPlaceOfZeroIsWrong) {
+  // given what an operator that only moves values should give
+  const Tensor right = with_values(DType::Float32, {4}, {0, 1, 0, 1e-40});
+  const auto judged = [&](const std::vector<double>& values) {
+    OwnError error;
+    EXPECT_TRUE(judge_exact(right.view, with_values(DType::Float32, {4}, values).view, &error));
+    return error;
+  };
+  // then what both have below the smallest normal number is no difference, and NaN is one
+  EXPECT_EQ(judged({0, 1, 2e-40, 0}).state, State::Exact);
+  for (const std::vector<double>& values :
+       {std::vector<double>{0, 1, NAN, 1e-40}, {0, 1, 0, NAN}}) {
+    const OwnError error = judged(values);
+    EXPECT_EQ(error.state, State::Judged);
+    EXPECT_EQ(error.reason, "NaN in other places than the reference has it");
+  }
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Modules around two openings or more are asked, from the innermost outwards. The open weights and
+// arguments inside go into golden's program together, then the values that each module made; what
+// leaves the module's outputs as they were is closed.
 #include "locate/replay/innocent_openings.hpp"
 
 #include <algorithm>
@@ -14,11 +17,11 @@
 namespace assay::locate {
 namespace {
 
-/// Over what rounding explains: less could be seen by rare chance only.
+/// Effect::excess up to which a difference would be seen by rare chance only.
 constexpr double kHardlySeen = kShown / 2;
 /// Modules with more open parts are not asked.
 constexpr size_t kMostParts = 256;
-/// Each costs a replay of the module; a module of more steps is not asked about values.
+/// Each costs a replay of the module; a module with more of either is not asked about its values.
 constexpr size_t kMostValues = 8, kMostOutputs = 8;
 
 /// A weight or an argument of mine that is open.
@@ -59,7 +62,7 @@ class Innocence {
   }
 
  private:
-  /// A module of mine, of a rank, and what golden's program of it is run on.
+  /// A module of mine, in one rank.
   struct Scope {
     int rank = 0;
     std::string module;
@@ -80,7 +83,7 @@ class Innocence {
     return sites;
   }
 
-  /// Around more than one of them, from the innermost outwards.
+  /// Modules around more than one of the sites, from the innermost outwards.
   [[nodiscard]] std::map<size_t, std::set<Scope>, std::greater<>> modules_by_depth() const {
     std::map<Scope, size_t> counts;
     for (const Scope& site : sites()) {
@@ -99,7 +102,7 @@ class Innocence {
     return found;
   }
 
-  /// What a module returns, by golden's program of it.
+  /// One value that a module returns, and what golden's program of the module makes there.
   struct Output {
     size_t boundary;
     Region region;
@@ -107,7 +110,7 @@ class Innocence {
   };
   using Outputs = std::vector<Output>;
 
-  /// Modules of one depth, which do not overlap.
+  /// Asks modules of one depth, which do not overlap.
   void ask(const std::set<Scope>& scopes) {
     std::vector<bool> dropped(judged_.size(), false);
     for (const Scope& scope : scopes) modules_.drop_inside(scope.rank, scope.module, &dropped);
@@ -134,8 +137,8 @@ class Innocence {
     return outputs;
   }
 
-  /// The first of them: later steps compute the same function. None where golden's program of one
-  /// cannot be run.
+  /// Golden's program of the first of them: later steps compute the same function. Empty where that
+  /// of one cannot be run.
   [[nodiscard]] Outputs outputs_of(const Scope& scope, const Replay& whole) const {
     Outputs outputs;
     for (const size_t output : returned_by(scope)) {
@@ -160,7 +163,7 @@ class Innocence {
       others->leaves.emplace(name, part.leaf->mine_record);
   }
 
-  /// expected  in place of mine's weights, by their names; outlives the result
+  /// expected  in place of weights of mine, by their names; outlives the result
   static Substitutes together(const Parts& parts, const std::map<std::string, Tensor>& expected) {
     Substitutes others;
     for (const Part& part : parts) {
@@ -213,10 +216,10 @@ class Innocence {
     closed_.expected.merge(expected);
   }
 
-  /// Beyond what bfloat16 rounds, relative L2.
+  /// Relative L2 of a weight that bfloat16 alone does not reach.
   static constexpr double kRounded = 0.004;
 
-  /// How a weight is written otherwise; asked once.
+  /// How mine writes the weight otherwise than golden does; asked once for each.
   const std::optional<RewrittenWeight>& rewritten(const OtherLeaf& leaf) {
     const auto [found, fresh] = rewritten_.try_emplace(leaf.name);
     if (!fresh) return found->second;
@@ -245,7 +248,7 @@ class Innocence {
     return std::pair(std::move(right), std::move(mine));
   }
 
-  /// Of what the module returns, over what rounding explains.
+  /// The largest effect on what the module returns, over what rounding explains.
   [[nodiscard]] static double most_excess(const Substitutes& others, const Outputs& outputs,
                                           const Replay& whole, const ValueJudge& values) {
     double most = 0;
@@ -309,7 +312,7 @@ class Innocence {
         });
   }
 
-  /// Values that are mine's weights' and arguments' doing, and nothing else's.
+  /// Closes values that golden's program makes as well with these weights and arguments of mine.
   void close_values_made_with(const Substitutes& innocent) {
     const auto values = make_value_judge(all_.scene, replay_, FarOnes::Left, innocent);
     for (size_t i = 0; i < judged_.size(); ++i) {
@@ -352,7 +355,7 @@ class Innocence {
     }
   }
 
-  /// By module.
+  /// The open values inside, by the module that made them.
   [[nodiscard]] std::map<std::string, std::vector<size_t>> open_values_in(
       const Scope& scope) const {
     std::map<std::string, std::vector<size_t>> open;
@@ -378,8 +381,9 @@ class Innocence {
       if (!with) return std::nullopt;
       const Result<Replayed> moved = replay_.run(*with, {});
       if (!moved) return std::nullopt;
-      most = std::max(most, values.effect(output.right, moved, output.region.dtype).excess);
-      if (most > kHardlySeen) return std::nullopt;
+      const Effect effect = values.effect(output.right, moved, output.region.dtype);
+      most = std::max(most, effect.excess);
+      if (most > kHardlySeen || std::isnan(effect.relative)) return std::nullopt;
       shown = shown || std::ranges::any_of(made, [&](size_t i) {
                 return drawn_shows(i, *with, output, whole, values);
               });
@@ -427,7 +431,7 @@ class Innocence {
     }
   }
 
-  /// In golden's program of the scope: then they have the part's effect in them.
+  /// Golden's program of the scope reads the part to make one of them: it has the part's effect.
   [[nodiscard]] static bool are_made_with(const std::vector<size_t>& made, const Part& part,
                                           const Replay& whole) {
     return std::ranges::any_of(made, [&](size_t i) {
@@ -442,7 +446,7 @@ class Innocence {
         outputs, [&](size_t output) { return values.judge(output, unusable).is_right(); });
   }
 
-  /// A value that the module hands on explains whatever is wrong there.
+  /// One of them is what the module returns. Such a value explains whatever is wrong there.
   [[nodiscard]] bool are_returned(const std::vector<size_t>& made,
                                   const std::vector<size_t>& outputs) const {
     const std::vector<Boundary>& all = replay_.boundaries();

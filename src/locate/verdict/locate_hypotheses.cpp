@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Gets the right tensor for each kind of finding, and lets explain() (hypotheses.hpp) say what
+// makes the wrong one of it.
 #include "locate/verdict/locate_hypotheses.hpp"
 
 #include <algorithm>
 #include <cmath>
 
+#include "locate/judge/own_error.hpp"
 #include "locate/noise/error_classes.hpp"
 #include "locate/noise/narrow_products.hpp"
 #include "locate/verdict/hypotheses.hpp"
@@ -46,7 +49,7 @@ std::optional<Tensor> reference_of(const Program& mine, const Finding& finding) 
   if (!call) return std::nullopt;
   Result<std::vector<Tensor>> outputs = is_product(one.name) ? evaluate_narrow(*call, mine.products)
                                                              : reference::aten::evaluate(*call);
-  const auto index = static_cast<size_t>(output - one.outputs.begin());
+  const size_t index = result_of(*output, static_cast<size_t>(output - one.outputs.begin()));
   if (!outputs || index >= outputs->size()) return std::nullopt;
   return std::move((*outputs)[index]);
 }
@@ -71,7 +74,8 @@ std::optional<Tensor> right_of(const Program& golden, const Program& mine,
   }
 }
 
-// What comes with the inputs is in no reference that was made of mine's own.
+// What came with the inputs is in the difference from golden's value only: the other references are
+// made of values of the run under test.
 double floor_of(const Finding& finding) {
   const double inherited = finding.kind == FindingKind::MeasuredFloor ? finding.err_in : NAN;
   return std::fmax(kOneRounding, std::fmax(finding.noise_floor, inherited));
