@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Head by head, in blocks of 256 query rows: the gradient computes the scores of a block again, so
+// the scores of a whole head never exist.
+//   docs/opcheck/attention.md, "Training, partial results"
 #include "reference/attention/training_attention.hpp"
 
 #include <algorithm>
@@ -209,6 +212,7 @@ Result<Wide> combine_attention(const TensorView& lse, const TensorView& outputs)
   const int64_t size = outputs.shape[2];
   ASSAY_TRY(const Wide exponents, widen(lse));
   ASSAY_TRY(const Wide values, widen(outputs));
+  ASSAY_TRY_STATUS(checked_count({rows, size}));
   Wide result(Dims{rows, size}, 0.0);
   std::vector<double> weights(static_cast<size_t>(parts));
   for (int64_t row = 0; row < rows; ++row) {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// First which token goes into which slot (windows, block tables, offsets of layers), as lists of
+// writes; then copies of these tokens, which in a FRACTAL_NZ cache lie in pieces.
+//   docs/opcheck/movement.md, "Caches"
 #include "reference/movement/caches.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "reference/movement/bytes.hpp"
 #include "tensor/sentence.hpp"
@@ -25,7 +29,7 @@ Status check_slot(const CacheLayout& layout, int64_t slot) {
               " blocks of ", layout.block_size, " tokens");
 }
 
-/// Copies one token between a row and its pieces in the cache.
+/// Calls copy(byte in the cache, byte in the row, bytes) for each piece of one token.
 template <typename Copy>
 void for_each_piece(const CacheLayout& layout, int64_t slot, int64_t element_bytes, Copy copy) {
   const int64_t piece = layout.piece_elements * element_bytes;
@@ -57,6 +61,9 @@ Status check_row(int64_t row, int64_t rows) {
   return fail(Errc::Invalid, "token ", row, " is asked for, there are ", rows);
 }
 
+/// A cache cannot hold more; a hostile length would otherwise become that many writes.
+constexpr int64_t kMaxWrites = int64_t{1} << 31;
+
 Status check_counts(std::span<const int64_t> slots, std::span<const int64_t> wins,
                     std::span<const int64_t> lengths, int64_t heads) {
   const auto sequences = static_cast<int64_t>(lengths.size());
@@ -64,11 +71,12 @@ Status check_counts(std::span<const int64_t> slots, std::span<const int64_t> win
       static_cast<int64_t>(slots.size()) > sequences * heads)
     return fail(Errc::Invalid, slots.size(), " slots and ", wins.size(), " windows do not fit ",
                 sequences, " sequences of ", heads, " heads");
+  for (const int64_t slot : slots) {
+    if (slot > std::numeric_limits<int64_t>::max() - kMaxWrites)
+      return fail(Errc::Invalid, "slot ", slot, " is in no cache");
+  }
   return {};
 }
-
-/// A cache cannot hold more; a hostile length would otherwise become that many writes.
-constexpr int64_t kMaxWrites = int64_t{1} << 31;
 
 Result<std::vector<int64_t>> ends_of(std::span<const int64_t> lengths) {
   std::vector<int64_t> ends;

@@ -52,6 +52,12 @@ TEST(Caches, TheLastOfSeveralWritesStays) {
   EXPECT_EQ(last[1].row, 2);
 }
 
+TEST(Caches, ASlotAtTheEndOfAllNumbersIsInNoCache) {
+  const int64_t slots[] = {INT64_MAX - 1}, wins[] = {4}, lengths[] = {4}, offsets[] = {-1};
+  EXPECT_EQ(window_writes(slots, wins, lengths, 1).error().code, Errc::Invalid);
+  EXPECT_EQ(omni_writes(slots, wins, lengths, offsets, 1).error().code, Errc::Invalid);
+}
+
 TEST(Views, StayInsideTheTensor) {
   const Tensor x = counted({2, 3}, 0);
   const Tensor part = flat_part(x, 2, 3).value();

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A product for each expert of the rows that were routed to it, or for each group of k; what it
+// gives is added to the result.
+//   docs/opcheck/products.md, "Grouped products (not in the original's table)"
 #include "reference/products/grouped_matmul.hpp"
 
 #include <string>
@@ -74,6 +77,7 @@ Result<Wide> grouped_matmul_with_routing(const TensorView& x, const TensorView& 
     const int64_t first = expert == 0 ? 0 : ends.data()[expert - 1];
     const int64_t count = ends.data()[expert] - first;
     if (count == 0) continue;
+    ASSAY_TRY_STATUS(checked_count({count, k}));
     Wide left(Dims{count, k});
     for (int64_t i = 0; i < count; ++i) {
       const int64_t row = routing.down ? first + i : tokens.data()[first + i];

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each variant is matmul() followed by its own steps: rounding, bias, scales. A weight with scale
+// and offset is never written out, as x ((w + o) s) = (x w + o sum(x)) s.
+//   docs/opcheck/products.md, "Linear"
 #include "reference/products/linear.hpp"
 
 #include <algorithm>
@@ -193,13 +196,13 @@ Result<Wide> weight_quantised_linear(const TensorView& x_given, const TensorView
   const int64_t k = w.shape[0];
   const int64_t n = w.shape[1];
   const int64_t size = group_size == 0 ? std::max<int64_t>(k, 1) : group_size;
-  const int64_t groups = (k + size - 1) / size;
+  const int64_t groups = k / size + (k % size == 0 ? 0 : 1);
   ASSAY_TRY(const Wide scales, dequantisation_scales(scale));
   std::optional<Wide> offsets;
   if (offset != nullptr && offset->element_count() != 0) {
     ASSAY_TRY(offsets, widen(*offset));
   }
-  /// The value of column j in a group: one for all, one a column, one a group, or one for both.
+  /// Scales and offsets: one for all, one a column, one a group, or one for each column of a group.
   const auto check = [&](const Wide& values, std::string_view what) -> Status {
     if (values.size() == 1 || values.size() == n || values.size() == groups ||
         values.size() == groups * n)
@@ -257,7 +260,9 @@ Result<Wide> dynamic_quantised_linear(const TensorView& x_given, const TensorVie
   rest.transpose_x = false;
   ASSAY_TRY(Wide product, quantised_linear(view_of(rows), w, nullptr, scale,
                                            k == 0 ? nullptr : &row_scales, rest));
-  if (bias != nullptr) ASSAY_TRY_STATUS(add(product, *bias, "bias"));
+  if (bias != nullptr)
+    ASSAY_TRY_STATUS(
+        add(product, of_batches(*bias, product.shape, both_have_batches(x_given, w)), "bias"));
   return product;
 }
 

@@ -104,6 +104,33 @@ TEST(WeightQuantisedLinear, HasAScaleForEachGroupOfRows) {
   EXPECT_EQ(out.values[1], 80 + 150 + 3000);
 }
 
+TEST(WeightQuantisedLinear, AGroupOfAnySizeHoldsAllRows) {
+  const std::vector<int8_t> w = {1, 2, 3};
+  const std::vector<float> scale = {10};
+  const Wide out = weight_quantised_linear(floats(kX, {2, 3}), bytes(w, {1, 3}), nullptr,
+                                           floats(scale, {1}), INT64_MAX)
+                       .value();
+  EXPECT_EQ(list(out), (std::vector<double>{140, 320}));
+}
+
+TEST(DynamicQuantisedLinear, ABiasOfTwoDimensionsBelongsToTheBatches) {
+  // given as many batches as rows: x [b = 2, m = 2, k = 1] of ones, w [b = 2, n = 1, k = 1]
+  const std::vector<float> x = {1, 1, 1, 1};
+  const std::vector<int8_t> w = {10, 100};
+  const std::vector<float> scale = {1};
+  const std::vector<float> bias = {1000, 2000};
+  const TensorView b = floats(bias, {2, 1});
+  const Wide out =
+      dynamic_quantised_linear(floats(x, {2, 2, 1}), bytes(w, {2, 1, 1}), floats(scale, {1}), &b)
+          .value();
+  // then it is added to all rows of its batch
+  EXPECT_EQ(out.shape, (Dims{2, 2, 1}));
+  EXPECT_NEAR(out.values[0], 1010, 1e-9);
+  EXPECT_NEAR(out.values[1], 1010, 1e-9);
+  EXPECT_NEAR(out.values[2], 2100, 1e-9);
+  EXPECT_NEAR(out.values[3], 2100, 1e-9);
+}
+
 TEST(DynamicQuantisedLinear, GivesEachRowAScale) {
   // Scale 2 / 127: 1 becomes 63.5, which goes to the even 64.
   const std::vector<float> x = {1, 2};
