@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// First the run's id in manifest, records and step files; then, of a capture that ended, sizes,
+// digests and the counts of each step. Of a step file only its first bytes are read.
+//   docs/formats/native.md, "What holds a run together"
 #include "run/native_damage.hpp"
 
 #include <fcntl.h>
@@ -95,6 +98,8 @@ class RankFiles {
     const auto entry = std::ranges::find(entries_, file.name, &FolderEntry::name);
     const std::string path = join_path(folder_, file.name);
     if (entry == entries_.end()) return add(path, "the file is missing");
+    if (entry->kind == FolderEntry::Kind::Folder) return add(path, "is a folder");
+    if (entry->kind == FolderEntry::Kind::Unusable) return add(path, entry->problem);
     const Result<StepFileHead> head = read_step_file_head(entry->path);
     if (!head) return;  // said already
     if (head->file_bytes != file.bytes)

@@ -300,3 +300,16 @@ def test_a_rank_of_another_capture_without_a_manifest_is_damage(runs: Runs, tmp_
         shutil.copyfile(runs.healthy / "manifest.json", mine / "rank0" / "manifest.json")
     found = [fault for file, fault in assay.open(mine).damage if file.endswith("rank1")]
     assert found == [f"is of another run than {mine}/rank0"]
+
+
+@pytest.mark.parametrize("what", ["link", "folder"])
+def test_a_step_file_that_is_no_file_is_damage(runs: Runs, tmp_path: Path, what: str) -> None:
+    mine = Path(shutil.copytree(runs.healthy, tmp_path / "mine"))
+    step = next((mine / "rank0").glob("*.safetensors"))
+    step.unlink()
+    if what == "folder":
+        step.mkdir()
+    else:  # out of the run, to bytes that are right
+        step.symlink_to(runs.healthy / "rank0" / step.name)
+    found = [fault for file, fault in assay.open(mine).damage if file.endswith(step.name)]
+    assert any("is a folder" in fault or "link" in fault for fault in found), found
