@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Numbers as Python spells them, JSON strings, text made safe for a terminal, sizes and base64.
+// Text is walked by sequences of UTF-8 (base/utf8.hpp); a byte outside of one becomes U+FFFD.
 #include "base/text.hpp"
 
 #include <algorithm>
@@ -246,7 +248,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   }
   const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
   out.resize(out.size() - padding);
-  // Characters that are no digits, and bits behind the last byte, come out otherwise.
+  // Writing it again finds characters that are no digits, and bits behind the last byte.
   return base64(out) == text ? std::optional(std::move(out)) : std::nullopt;
 }
 
@@ -258,9 +260,10 @@ std::string human_bytes(uint64_t size_bytes) {
     value /= 1000;
     ++unit;
   }
-  char text[32];
-  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
+  char text[32];  // not printf, which writes the decimal comma of the host's locale
+  char* const end =
+      std::to_chars(text, std::end(text), value, std::chars_format::fixed, unit == 0 ? 0 : 1).ptr;
+  return std::string(text, end) + ' ' + kUnits[unit];
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

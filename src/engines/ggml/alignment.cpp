@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// GgmlSide and HfSide index the records of the two runs. Aligner finds the graphs that computed the
+// tokens of each step, then the node of each tensor and the rows that both sides have. Last, the
+// recipes that bring a pair to one shape.   docs/design/ggml-pairs.md
 #include "engines/ggml/alignment.hpp"
 
 #include <algorithm>
@@ -129,7 +132,8 @@ class GgmlSide {
     return found == sources_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  /// The flash attention of a layer has no name of its own.
+  /// A source of a layer's flash attention. The node has no name of its own, but that of a source,
+  /// in which the layer stands.
   [[nodiscard]] std::optional<size_t> find_attended(int64_t step, const std::string& layer,
                                                     const std::string& slot) const {
     for (const auto& [key, record] : sources_) {
@@ -175,7 +179,7 @@ class GgmlSide {
     return leaf(step, "out_ids");
   }
 
-  /// Channels of a head, and whether rope turns neighbours among them.
+  /// Channels of a head among which rope turns neighbours; 0 where it turns halves, or not known.
   [[nodiscard]] int64_t head_size(const std::string& layer, int64_t step) const {
     if (!neighbours_) return 0;
     for (const std::string_view name : {"Qcur-", "Kcur-"}) {
@@ -188,7 +192,7 @@ class GgmlSide {
   }
 
  private:
-  /// "inp_pos" and "positions" of other engines are the same leaf.
+  /// What a leaf holds, by the end of its name: engines differ in what stands before it.
   static std::string kind_of(std::string_view leaf) {
     if (leaf.ends_with("out_ids")) return "out_ids";
     if (leaf.ends_with("inp_pos")) return "pos";
@@ -203,7 +207,7 @@ class GgmlSide {
     return found == leaves_.end() ? std::nullopt : integer_values(run_.records[found->second]);
   }
 
-  /// Mode 0 turns neighbours; the bit of value 2 halves, and the modes above 8 sections of halves.
+  /// Mode 0 turns neighbours; mode 2 turns halves, and modes 8, 24 and 40 sections of halves.
   void read_rope(const run::OperationRecord& operation) {
     if (operation.op_type != "ggml.rope" || neighbours_known_) return;
     const auto arguments =
@@ -226,7 +230,7 @@ class GgmlSide {
 
 // ---- the Hugging Face side ----
 
-/// A record that the table may know.
+/// A record and the tensor of a module that it is: node_names.cpp may know nodes for that.
 struct HfPlace {
   size_t record = 0;
   ModuleTensor tensor;
@@ -361,8 +365,8 @@ class HfSide {
     return true;
   }
 
-  /// The last two of a layer's concatenations that have the keys' heads: those before turn halves
-  /// of a head.
+  /// The last two of a layer's concatenations that have the keys' heads. Those before them join the
+  /// halves of a head for the rotary embedding.
   void add_cached(const std::string& module, const Dims& key, std::vector<size_t> joined) {
     std::erase_if(joined, [&](size_t record) {
       const Dims& shape = *run_.records[record].shape;
@@ -440,14 +444,15 @@ class Aligner {
   }
 
   /// A step whose first tokens no graph of its own computed: they are compared where graphs of an
-  /// earlier request have them, or the step is not.
+  /// earlier request have them; where none has, the step is not compared.
   ///
-  /// own   graphs of the others
+  /// own   the graphs, [first, last), of its other tokens
   void add_cached(const std::vector<StepTokens>& wanted, size_t i, size_t cached,
                   const std::vector<StepTokens>& graphs, std::pair<size_t, size_t> own) {
     const TokenKeys of_hf = token_keys(wanted);
     const std::set<uint64_t> keys(of_hf.steps[i].begin(), of_hf.steps[i].end());
     const TokenKeys of_ggml = sequence_keys(graphs, keys);
+    // Where each token was computed last, no later than in the step's own graphs.
     std::map<uint64_t, std::pair<size_t, size_t>> places;  // graph and row; the last before it
     for (size_t graph = 0; of_hf.from_start && graph < own.second; ++graph) {
       for (size_t row = 0; row < of_ggml.steps[graph].size(); ++row)
@@ -656,7 +661,7 @@ class Aligner {
   /// What attention reads of the cache, where the capture copied it: the cells of the tokens so
   /// far.
   void add_cache(const HfPlace& place, size_t span) {
-    // Cells of several sequences.
+    // Which cells are whose is not known where several sequences share a cache.
     for (size_t i = 0; i <= span; ++i)
       if (!out_.spans[i].token_of.empty()) return;
     const bool keys = place.tensor.place == ModulePlace::CachedKeys;
@@ -826,7 +831,8 @@ class Aligner {
     pair.node = node.name + " " + std::string(node.op);
     const std::string layer = layer_in(place.tensor.module);
     const int64_t head_size = ggml_.head_size(layer, out_.spans[span].ggml_steps.front());
-    // Queries and keys of one tensor with values would stand in another order, these not.
+    // Channels of its queries and keys would have to change their order, those of its values not:
+    // such a tensor is compared piece by piece (add_pieces).
     if (head_size > 0 && place.tensor.module.ends_with("qkv_proj") && part.hf_last == 0)
       return false;
     pair.hf_first = part.hf_first;
@@ -882,7 +888,7 @@ class Aligner {
     pair->row_count = static_cast<int64_t>(ggml_tokens.size());
     const TokenSpan& span = out_.spans[pair->span];
     if (rotated && span.sequences > 1) return false;
-    // A head that computed the last positions only, of each sequence.
+    // The model's head may have computed the last positions of each sequence only.
     const int64_t length = (span.token_of.empty() ? first_token : span.tokens) / span.sequences;
     const int64_t kept = pair->hf_row_count / span.sequences;
     if (kept > length || kept * span.sequences != pair->hf_row_count) return false;
@@ -907,7 +913,7 @@ class Aligner {
   /// Which of the step's tokens a token of the span's graphs is; -1: none.
   static int64_t hf_token(const TokenSpan& span, int64_t token) {
     if (span.token_of.empty()) return token;
-    return token < static_cast<int64_t>(span.token_of.size())
+    return token >= 0 && token < static_cast<int64_t>(span.token_of.size())
                ? span.token_of[static_cast<size_t>(token)]
                : -1;
   }
@@ -1041,7 +1047,7 @@ Recipe TensorPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
     shape[2] = rows;
   } else if (!is_by_head(*this, shape)) {
     shape[shape.size() - 1] = width;
-    // Batches of one have their ones in front.
+    // Rows picked out of several sequences are no batch; a batch of one keeps its leading 1.
     if (rows != hf_row_count && is_batch(shape)) {
       shape = Dims{rows, width};
     } else if (rows != hf_row_count) {

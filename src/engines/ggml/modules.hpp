@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of a ggml program as the modules of the Hugging Face run that it is compared with, so that
-// the golden program can be
-// replayed on its values.   docs/localisation.md, "Across engines"
+// the golden program can be replayed on its values.   docs/design/ggml-pairs.md, "The verdict"
 #pragma once
 #include <map>
 #include <memory>
