@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The members that every answer shares come first in its JSON and win over members of the same name
+// in the command's own object.
 #include "cli/answer.hpp"
 
 #include <nlohmann/json.hpp>

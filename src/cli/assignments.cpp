@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Words NAME=VALUE are taken from the front up to the first other word. ScopedEnvironment sets them
+// and puts back what was there before, in the reverse order.
 #include "cli/assignments.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Captures golden, then the run under test, and judges them; captures the operators of the latter
+// and judges again only where the first verdict says that they would tell more.
 #include "cli/bisect.hpp"
 
 #include "base/paths.hpp"

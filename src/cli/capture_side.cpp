@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes the words of `assay dump` from a side's command line, runs it in this process and checks
+// that something was captured. Names of places become plain words before the line is split.
 #include "cli/capture_side.hpp"
 
 #include <filesystem>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Paths are told by the file names that checkpoints have; where one is given as a run, the advice
+// is the command that compares weights.
 #include "cli/checkpoint.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sentences for stderr, results for stdout, the exit statuses of errors, and what the terminal can
+// show: its width, colours and block characters.
 #include "cli/command.hpp"
 
 #include <sys/ioctl.h>

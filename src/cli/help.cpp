@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names stand on the left and texts in a column of their own; names too long for that get a line of
+// their own, and examples are never wrapped.
 #include "cli/help.hpp"
 
 #include <unistd.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens both runs, finds what corresponds and has the verdict found. The page is written
+// afterwards, since its comparison of all tensors is not needed for the verdict.
 #include "cli/judge_runs.hpp"
 
 #include <algorithm>

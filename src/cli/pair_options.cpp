@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists of ranks and of steps are parsed here. Every option notes its own words, so that commands
+// which are suggested later repeat them.
 #include "cli/pair_options.hpp"
 
 #include "base/mapped_file.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One thread sends the parts while another receives answers, in any order; a driver that has gone
+// or answers what cannot be ends the round with an error.
 #include "cli/part_pipe.hpp"
 
 #include <sys/socket.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes a short program for `python -c` that imports the module, says which extra to install when a
+// package is missing, and calls its main().
 #include "cli/python_driver.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each function returns the sentence that refuses a text, or nothing when the number will do.
 #include "cli/ranges.hpp"
 
 #include <cmath>

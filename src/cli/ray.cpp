@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The driver gets the path of this very program and the command's own words. ASSAY_PARTS in the
+// environment says that a driver started this process, which then does not hand over again.
 #include "cli/ray.hpp"
 
 #include <unistd.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A name selects the records that it matches exactly; only where there are none, those whose name
+// ends with it. Where nothing matches, names that are near are guessed.
 #include "cli/record_selection.hpp"
 
 #include <fnmatch.h>

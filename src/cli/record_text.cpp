@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Records in quantised blocks are named by their block type, all others by their dtype.
 #include "cli/record_text.hpp"
 
 #include "base/text.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every format writes its header, then the elements in blocks, into a temporary file that is
+// renamed at the end. Strided tensors are gathered block by block, so that no whole copy is made.
 #include "cli/tensor_files.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Values are written with the fewest digits that read back as the same number. Histograms read the
+// tensor in blocks.
 #include "cli/tensor_text.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Types of a topology's tensors come from the lists of operations beside it and, only where these
+// leave some unknown, from the headers of saved tensors. A file of another kind is never
+// overwritten.
 #include "cli/topology_files.hpp"
 
 #include <algorithm>

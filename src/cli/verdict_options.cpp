@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Takes noise floors from healthy runs, a kept profile or golden itself, in this order, and calls
+// locate() with them. What the user asked for is kept as words for commands that are suggested.
 #include "cli/verdict_options.hpp"
 
 #include <deque>

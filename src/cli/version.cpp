@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The short and the long text of `assay --version`: build, system, glibc, processor and components.
 #include "cli/version.hpp"
 
 #include <gnu/libc-version.h>

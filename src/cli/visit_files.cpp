@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Goes down the folders in the order of their listing. Links to folders are not followed, and depth
+// is bounded, so that a loop cannot hold it.
 #include "cli/visit_files.hpp"
 
 namespace assay::cli {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// NaN and empty text become empty cells; numbers are written as Python's repr() does.
 #include "report/cell.hpp"
 
 #include <cmath>

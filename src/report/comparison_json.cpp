@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One function for each member of the object. Numbers that JSON does not have become null or words.
 #include "report/comparison_json.hpp"
 
 #include <cmath>

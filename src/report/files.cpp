@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tables are built sheet by sheet and written through a sink into files that appear whole. Graph
+// mode has a file for each graph, other comparisons one workbook or one table.
 #include "report/files.hpp"
 
 #include <algorithm>

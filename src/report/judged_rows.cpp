@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// First pools the differences of each execution's inputs, then judges row by row: by what the
+// verdict says of the record, else by rules on golden's values.  docs/localisation.md, "Columns of
+// the table"
 #include "report/judged_rows.hpp"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A rule for each column that is marked, by the column's name; cells already marked stay.
 #include "report/mark.hpp"
 
 #include <algorithm>

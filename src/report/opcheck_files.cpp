@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tables grow case by case under a name with .tmp while the run goes on; workbook and page are
+// written at the end. Without a table a spare one is kept until these are on disk.
 #include "report/opcheck_files.hpp"
 
 #include <fcntl.h>
@@ -237,8 +239,8 @@ Result<std::vector<std::string>> OpcheckWriter::finish(const opcheck::Report& re
   }
   // What an interrupted run finished out of order.
   while (state.added < report.cases.size()) ASSAY_TRY_STATUS(add(report.cases[state.added]));
-  // These need no more room. Rows that nobody asked for stay, too, when what was asked for does not
-  // fit.
+  // Tables that grew with the run are whole and only renamed. The spare one, which nobody asked for,
+  // is kept only when a report that was asked for cannot be written.
   if (!state.spare) {
     for (LiveFile& file : state.live) ASSAY_TRY_STATUS(file.keep());
   }

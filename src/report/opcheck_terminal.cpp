@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// In this order: the table of types, the first wrong outputs, what could not be judged, the files,
+// and the verdict as the last line.
 #include "report/opcheck_terminal.hpp"
 
 #include <algorithm>

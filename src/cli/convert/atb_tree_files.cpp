@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the folders of processes in a native dump, copies all other files, then writes a file for
+// each record of a process, in parallel.
 #include "cli/convert/atb_tree_files.hpp"
 
 #include <algorithm>

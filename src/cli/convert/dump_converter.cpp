@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One object converts one dump file: a single operand, an overflow report, or all tensors, buffers
+// and workspaces. What fails is noted with the original's code, and the rest goes on.
 #include "cli/convert/dump_converter.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names {type}.{name}.0.0.{time}: characters that would end a part or the name become underscores.
 #include "cli/convert/dump_file_name.hpp"
 
 #include "run/ge_names.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes the header that describes all operands, then their bytes straight from the views; only
+// views with gaps are copied first.
 #include "cli/convert/dump_writer.hpp"
 
 #include <chrono>

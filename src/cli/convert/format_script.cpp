@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs the script in a Python of its own, one at a time: the tensor goes out and comes back as .npy
+// files in a scratch folder, so that the script cannot harm this process.
 #include "cli/convert/format_script.hpp"
 
 #include <stdlib.h>

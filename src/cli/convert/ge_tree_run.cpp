@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Records of one operator become one dump file, or one table where the run has statistics only. The
+// place of an operator in its file's name is read from the texts of its graph.
 #include "cli/convert/ge_tree_run.hpp"
 
 #include <algorithm>

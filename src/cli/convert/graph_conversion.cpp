@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The ending of the output's name chooses the kind of file: .json, .me.json, .onnx or .hier.onnx.
 #include "cli/convert/graph_conversion.hpp"
 
 #include "base/mapped_file.hpp"

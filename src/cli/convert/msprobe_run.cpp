@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Gathers the records of each step and rank into calls, writing values as .pt files on the way,
+// then writes dump.json, construct.json (who called whom) and stack.json of each folder.
 #include "cli/convert/msprobe_run.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Types that NumPy has stay; quantised storages are renamed to their integers; other floats widen
+// to float32, other complex types to complex64, and packed integers to a byte each.
 #include "cli/convert/numpy_tensor.hpp"
 
 #include <memory>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the statistics beside each dump file, or computes them from the dump where there are none,
+// and writes the rows in the order of time. Columns without any value are left out.
 #include "cli/convert/statistics_table.hpp"
 #include "cli/visit_files.hpp"
 

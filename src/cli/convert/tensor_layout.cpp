@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats in tiles are untiled first, then the axes are put in the order asked for. The header does
+// not name the axes of a shape, so likely orders are tried until one fits the tiles.
 #include "cli/convert/tensor_layout.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The first line names type and shape; each word behind it is one value. Types narrower than
+// float32 are read as float32 and converted back.
 #include "cli/convert/text_tensor.hpp"
 
 #include <algorithm>
@@ -82,7 +84,7 @@ class WordReader {
   std::string_view word_;
 };
 
-/// Puts the value of a word at the end of the bytes; false when the word is none.
+/// Puts the value of a word at the end of the bytes; false when it is no value.
 using Append = bool (*)(std::string_view word, std::vector<std::byte>* out);
 
 template <typename Number>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Starts the program by fork and exec, passes on the signals that other processes send to us, and
+// waits. The errno of a failed exec comes back through a pipe.
 #include "cli/dump/child_process.hpp"
 
 #include <fcntl.h>

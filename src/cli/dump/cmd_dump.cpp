@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The command `assay dump` and its old names: chooses places and probes, runs the program with
+// them, and reports what was captured.   docs/commands/dump.md
 #include "cli/assignments.hpp"
 
 #include <sys/stat.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// ATB's probe is told by variables of its own, those of PyTorch and ggml by one variable each that
+// holds JSON. Variables set before are unset where the request does not want them.
 #include "cli/dump/dump_environment.hpp"
 
 #include "base/ascii.hpp"
@@ -23,8 +25,8 @@ std::string joined(const std::vector<std::string>& words, char separator) {
   return text;
 }
 
-// The default is for copies that come and go; a buffer that is touched as a whole at the start needs
-// no more than a step's tensors.
+// The default of --queue is meant for a queue of copies that come and go. A buffer is touched as a
+// whole at the start and holds no more than a step's tensors: a quarter of the default is enough.
 uint64_t buffer_bytes(const DumpRequest& request) {
   return request.queue_bytes == DumpRequest{}.queue_bytes ? request.queue_bytes / 4
                                                           : request.queue_bytes;

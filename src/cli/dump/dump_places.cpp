@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes the output path absolute and without links, checks the rights and the disk of the nearest
+// folder that exists, then picks a name that no earlier run has and the ranks of a launch share.
 #include "cli/dump/dump_places.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the probes' summaries and reports, makes tables and graphs, says what was lost or why
+// nothing was captured, and writes the manifest. What goes wrong becomes a warning, never a
+// failure.
 #include "cli/dump/dump_results.hpp"
 
 #include <sys/stat.h>
@@ -59,7 +62,6 @@ void append(std::vector<std::string>* lines, std::vector<std::string> more) {
 
 std::string sentence(const Error& error) { return error.describe(); }
 
-/// "1 tensor", "2 tensors", "2 processes"
 // ---- what the processes say ----
 
 /// A page that a process left behind: its summary, in which only the end is missing.
@@ -249,8 +251,8 @@ void add_loss_warnings(const DumpRun& run, DumpResults* results) {
       results->warnings.push_back(who + "an error left its dump incomplete; " + summary +
                                   " has it");
     for (const std::string& note : process.notes) {
-      // Said where nothing was captured, see operations_that_ran(); and with the losses, the first
-      // one by the probe itself.
+      // Names of operations serve why_no_tensor(). Skipped tensors stand among the losses, and the
+      // probe itself has told the first of them.
       const bool is_said = formats::parse_operations_note(note) ||
                            (formats::is_skipped_tensor_note(note) && !losses.empty());
       if (!is_said) results->warnings.push_back(who + note);

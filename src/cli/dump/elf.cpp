@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every offset is checked against the file's size before it is read; no section is trusted.
 #include "cli/dump/elf.hpp"
 
 #include <elf.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Looks through the command's words for env and Python switches that drop the probes' variables,
+// and through the program's bytes for a name from ggml's table of operators.
 #include "cli/dump/hidden_program.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The probe is the first of: --probe-library, ASSAY_PROBE_LIBRARY, the one installed with us, the
+// toolkit's. A named one must export ATB's probe interface and fit this processor.
 #include "cli/dump/probe_library.hpp"
 
 #include <sys/stat.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs `assay dump` in this process for each run, with digests and operators; an incomplete capture
+// is an error, and folders that nobody keeps are removed.
 #include "cli/dump/repeated_program.hpp"
 
 #include <fcntl.h>

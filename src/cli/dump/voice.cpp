@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Messages of the original are said under the old names only; all others under both.
 #include "cli/dump/voice.hpp"
 
 #include "cli/command.hpp"

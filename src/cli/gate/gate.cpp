@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tells what the first argument is (a twin, a run or a fingerprint), has both sides captured and
+// judged by bisect(), and decides which command comes next and whether the captures stay.
 #include "cli/gate/gate.hpp"
 
 #include <chrono>

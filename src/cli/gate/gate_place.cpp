@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A temporary folder is removed whole; of a folder that was there only the captures are removed.
 #include "cli/gate/gate_place.hpp"
 
 #include <array>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One function for each form: text, JSON, GitHub's workflow commands and JUnit's XML. Texts of
+// programs are escaped for the form they stand in.
 #include "cli/gate/gate_report.hpp"
 
 #include <unistd.h>
@@ -88,8 +90,8 @@ std::string github_place(const GateOutcome& outcome, const std::string& workspac
          ",line=" + github_escaped(printable(source.substr(colon + 1)), true) + ",";
 }
 
-/// Characters that XML 1.0 has: printable() leaves no control characters, and two that are no
-/// characters at all.
+/// Text of characters that XML 1.0 allows: printable() leaves no control characters, but U+FFFE and
+/// U+FFFF, which become U+FFFD.
 std::string xml_text(std::string_view text) {
   std::string out;
   const std::string clean = printable(text);

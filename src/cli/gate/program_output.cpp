@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A thread reads the pipe that stands in for the standard streams, passes all of it on to standard
+// error, and keeps the last lines for the report.
 #include "cli/gate/program_output.hpp"
 
 #include <fcntl.h>

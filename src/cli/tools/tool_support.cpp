@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Old names keep the original's exit status and stamp files in China's time, ours in UTC. Rows of a
+// table that do not fit its header are left out and told.
 #include "cli/tools/tool_support.hpp"
 
 #include <algorithm>

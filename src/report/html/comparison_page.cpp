@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pairs that several sheets show are one row. Then come graph and links, and pictures are completed
+// for rows around the suspect and the worst ones.
 #include "report/html/comparison_page.hpp"
 
 #include <unordered_map>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Numbers have the digits of float32 where the tensor has no more, which halves the page; codes of
+// pictures are base64.
 #include "report/html/details.hpp"
 
 #include <charconv>

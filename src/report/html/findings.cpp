@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every text is made printable on its way into the JSON of the page.
 #include "report/html/findings.hpp"
 
 #include "base/text.hpp"

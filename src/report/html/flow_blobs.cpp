@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The graph is the neighbourhood of the suspect or, without one, of the worst record. In large runs
+// only records in it, and those that must, have links.
 #include "report/html/flow_blobs.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The page lists the first operations that are wrong, the totals of each type and a row for each
+// output.
 #include "report/html/opcheck_page.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A row is an operator in a run, computed when it is asked for. Runs that differ are taken first,
+// as many as the page has room for.
 #include "report/html/repeat_page.hpp"
 
 #include <algorithm>

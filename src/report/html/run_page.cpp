@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One table: a row for each record, with its statistics where the capture has them.
 #include "report/html/run_page.hpp"
 
 #include "base/text.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Python compares the scenarios and hands over the parts of the page as JSON; here they become
+// tables and lists like those of other pages.
 #include "report/html/scenarios_page.hpp"
 
 #include "base/text.hpp"

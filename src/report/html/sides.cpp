@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Where a run lies, what it knows of its host, how whole it is and what is damaged.
 #include "report/html/sides.hpp"
 
 #include "base/text.hpp"

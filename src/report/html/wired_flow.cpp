@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Operations with records, and those that share a tensor with them, become nodes; records are then
+// put to their ports, and nodes that make and read one tensor are joined by its value.
 #include "report/html/wired_flow.hpp"
 
 #include <algorithm>
@@ -135,7 +137,7 @@ class ExecutionBuilder {
     }
   }
 
-  /// Of the second record of a tensor, too.
+  /// Says which value a record holds; a tensor that was saved twice has two records of one value.
   void share_value(size_t index, uint32_t node) {
     const TensorRecord& record = run_.records[index];
     const std::optional<size_t> number = run::atb_operand_number(record.slot);
