@@ -7,7 +7,7 @@
 # Wheels put it into the package, beside the modules, for pip leaves no other folder alone in all its ways. src/cli/main.cpp finds it
 # there from <prefix>/bin.
 function(assay_add_offline_library)
-  set(modules base tensor stats remote measure formats topology run pair reference compare opcheck locate repeat engines report vendor cli)
+  set(modules base tensor stats remote measure formats topology run pair reference compare opcheck locate repeat engines report vendor app cli)
   list(TRANSFORM modules PREPEND assay_)
   set(exports ${PROJECT_SOURCE_DIR}/cmake/offline_library.map)
   list(JOIN modules "," joined)

@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": _CORE
     | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "repeat"},
     "vendor": _CORE | {"measure", "formats", "run", "pair", "compare", "report"},
+    "app": _CORE | {"measure", "formats", "run", "pair", "compare", "locate", "engines", "report"},
     "cli": _CORE
     | {
         "stats",
@@ -52,6 +53,7 @@ ALLOWED: dict[str, set[str]] = {
         "engines",
         "report",
         "vendor",
+        "app",
         "remote",
     },
     "python": _CORE
@@ -70,6 +72,7 @@ ALLOWED: dict[str, set[str]] = {
         "engines",
         "report",
         "vendor",
+        "app",
         "remote",
     },
 }

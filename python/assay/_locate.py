@@ -275,35 +275,22 @@ def locate(
         groups,
         jobs,
         max_memory,
-        _asked(
-            own_error, [] if save_floor else runs, save_floor or floor, golden_weights, slice, map, steps, ranks, groups
-        ),
+        _asked(map, steps, ranks, groups),
     )
     return Verdict(json.loads(document), text)
 
 
 def _asked(
-    own_error: bool,
-    floor_runs: Sequence[tuple[str, str]],
-    floor: Optional[PathLike],
-    golden_weights: Optional[PathLike],
-    slice: str,
     map: Union[PathLike, Sequence[Mapping[str, str]], None],
     steps: Sequence[tuple[int, int]],
     ranks: Sequence[int],
     groups: str,
 ) -> str:
-    """What decides the verdict, as options of ``assay locate`` with a blank before each; a `map` only where it is a
-    file."""
+    """What corresponds, as options of ``assay locate`` with a blank before each; a `map` only where it is a file."""
     words = [
         *(("--token-map", ",".join(f"{golden}:{mine}" for golden, mine in steps)) if steps else ()),
         *(("--ranks", ",".join(str(rank) for rank in ranks)) if ranks else ()),
         *(("--parallel", groups) if groups else ()),
         *(("--map", os.fspath(map)) if isinstance(map, (str, os.PathLike)) else ()),
-        *(() if own_error else ("--own-error", "off")),
-        *(word for first, second in floor_runs for word in ("--floor-run", f"{first}:{second}")),
-        *(() if floor is None else ("--floor", os.fspath(floor))),
-        *(() if golden_weights is None else ("--golden-weights", os.fspath(golden_weights))),
-        *(("--slice", slice) if slice else ()),
     ]
     return "".join(f" {shlex.quote(word)}" for word in words)

@@ -7,7 +7,7 @@
 
 #include "base/result.hpp"
 #include "cli/capture_side.hpp"
-#include "cli/judge_runs.hpp"
+#include "cli/verdict_options.hpp"
 
 namespace assay::cli {
 

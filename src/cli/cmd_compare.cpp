@@ -178,8 +178,9 @@ class Judge {
     options.asked.page = !request_.html.empty();
     options.seen = seen;
     if (!request_.rank.empty()) options.asked.options += " --ranks " + request_.rank;
-    Result<locate::Verdict> verdict =
-        find_verdict(golden, mine, pairs, options, comparison_.progress, &notes_);
+    options.progress = comparison_.progress;
+    options.interrupted = comparison_.interrupted;
+    Result<locate::Verdict> verdict = app::find_verdict(golden, mine, pairs, options, &notes_);
     if (!verdict) {
       const Errc code = verdict.error().code;
       if (code == Errc::Interrupted && !interrupted()) {  // its parts were stopped; rows are left
@@ -246,7 +247,7 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                     is_checkpoint(request.my_path);
   if (weights_for_the_user) request.weight = true;
   ASSAY_TRY(const compare::CompareOptions options, comparison_options(request));
-  ASSAY_TRY_STATUS(check_verdict_request(request.verdict_options));
+  ASSAY_TRY_STATUS(app::check(request.verdict_options));
   CompareOutcome outcome;
   if (weights_for_the_user)
     outcome.notes.emplace_back("both sides are checkpoints, so their weights are compared (-w)");
@@ -340,7 +341,7 @@ std::string next_of(const CompareRequest& request, const CompareOutcome& outcome
       !outcome.two_files && !outcome.comparison.weights && !outcome.comparison.named_pairs;
   const bool was_judged = request.judge && request.level != compare::LevelChoice::Logits;
   if (whole_runs && !was_judged)
-    return "assay locate" + runs + asked_of(request.verdict_options, false).options;
+    return "assay locate" + runs + app::asked_of(request.verdict_options, false).options;
   if (request.html.empty())
     return std::string("assay compare") + (outcome.comparison.weights ? " -w" : "") + runs +
            " --html page.html";

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `assay fingerprint RUN -o golden.json.gz`: what of a golden run can be committed.
 //   docs/commands/fingerprint.md
-#include <algorithm>
 #include <memory>
-#include <optional>
 
-#include "base/atomic_file.hpp"
+#include "app/fingerprint.hpp"
 #include "base/shell_words.hpp"
 #include "base/text.hpp"
 #include "cli/answer.hpp"
@@ -14,87 +12,25 @@
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "cli/verdict_options.hpp"
-#include "locate/noise/fingerprint_floors.hpp"
-#include "locate/noise/floors.hpp"
-#include "run/fingerprint/fingerprint.hpp"
-#include "run/lend.hpp"
-#include "run/open.hpp"
-#include "run/program_command.hpp"
 
 namespace assay::cli {
 namespace {
 
-constexpr std::string_view kUsualName = "golden.json.gz";
-
 struct FingerprintRequest {
-  std::string path;
-  std::string output{kUsualName};
-  std::string weights;                  // a checkpoint
-  std::vector<std::string> floor_runs;  // "GOLDEN:MINE"
-  std::string floor_file;
-  std::vector<std::string> without;  // "statistics", "program"
-  uint64_t most = 0;                 // bytes of the file; 0: no limit
-  int jobs = 0;
+  app::FingerprintRequest file;
   bool json = false;
-
-  [[nodiscard]] bool leaves_out(std::string_view part) const {
-    return std::ranges::find(without, part) != without.end();
-  }
 };
 
-Result<std::string> floors_of(const FingerprintRequest& request) {
-  if (!request.floor_file.empty()) {
-    ASSAY_TRY(const locate::FloorProfile profile, locate::read_profile(request.floor_file));
-    if (!profile.statistics)
-      return fail(Errc::Usage, request.floor_file +
-                                   ": floors of values (level N); a fingerprint is judged by its "
-                                   "statistics, whose floors --floor-run measures");
-    return locate::profile_text(profile);
-  }
-  if (request.floor_runs.empty()) return std::string();
-  std::vector<std::pair<std::string, std::string>> pairs;
-  for (const std::string& text : request.floor_runs) {
-    ASSAY_TRY(auto paths, parse_floor_run(text, request.path));
-    pairs.push_back(std::move(paths));
-  }
-  return locate::measure_fingerprint_floors(pairs, request.jobs, &interrupted());
-}
-
-/// What to leave out of a file that is too large.
-Error too_large(const FingerprintRequest& request, const run::Run& run,
-                run::FingerprintOptions options, size_t bytes) {
-  std::string sentence = request.output + " would have " + human_bytes(bytes) +
-                         ", more than --most " + human_bytes(request.most) +
-                         ": capture fewer steps or shorter prompts";
-  if (options.statistics && options.program) {
-    options.statistics = false;
-    const Result<run::FingerprintFile> smaller = run::make_fingerprint(run, options);
-    if (smaller)
-      sentence +=
-          ", or leave out what only a judgement without weights needs: with --without "
-          "statistics it would have " +
-          human_bytes(smaller->bytes.size());
-  }
-  return {Errc::Usage, {}, std::nullopt, sentence};
-}
-
-/// What was written, for both ways to say it.
-struct Written {
-  run::FingerprintFile file;
-  bool has_floors = false;
-  std::string program;  // of golden; empty: not known
-};
-
-Answer answer_of(const FingerprintRequest& request, const Written& written) {
+Answer answer_of(const FingerprintRequest& request, const app::WrittenFingerprint& written) {
   return {"fingerprint", "written",
-          request.output + ": " + human_bytes(written.file.bytes.size()) + " of " + request.path +
-              ", " + counted(written.file.steps, "step"),
-          "assay gate " + shell_quote(request.output) + " --mine " +
+          request.file.output + ": " + human_bytes(written.file.bytes.size()) + " of " +
+              request.file.run + ", " + counted(written.file.steps, "step"),
+          "assay gate " + shell_quote(request.file.output) + " --mine " +
               shell_quote(written.program.empty() ? "COMMAND" : written.program),
           kSame};
 }
 
-std::string text_of(const Answer& answer, const Written& written) {
+std::string text_of(const Answer& answer, const app::WrittenFingerprint& written) {
   const run::FingerprintFile& file = written.file;
   std::string text = answer.sentence + "\n";
   text += "  program     " +
@@ -113,10 +49,10 @@ std::string text_of(const Answer& answer, const Written& written) {
 }
 
 JsonObject json_of(const Answer& answer, const FingerprintRequest& request,
-                   const Written& written) {
+                   const app::WrittenFingerprint& written) {
   const run::FingerprintFile& file = written.file;
   return std::move(answer_json(answer)
-                       .add("file", request.output)
+                       .add("file", request.file.output)
                        .add("bytes", file.bytes.size())
                        .add("steps", file.steps)
                        .add("operators", file.operators)
@@ -126,32 +62,18 @@ JsonObject json_of(const Answer& answer, const FingerprintRequest& request,
                        .add("floors", written.has_floors));
 }
 
-Result<Written> write_fingerprint(const FingerprintRequest& request) {
-  ASSAY_TRY(const run::Run run, run::open_run(request.path));
-  ASSAY_TRY(const std::string floors, floors_of(request));
-  std::optional<run::Run> checkpoint;
-  if (!request.weights.empty()) {
-    ASSAY_TRY(checkpoint, run::open_weights(request.weights));
-  }
-  const run::FingerprintOptions options{.floors = floors,
-                                        .statistics = !request.leaves_out("statistics"),
-                                        .program = !request.leaves_out("program"),
-                                        .checkpoint = checkpoint ? &*checkpoint : nullptr};
-  ASSAY_TRY(run::FingerprintFile file, run::make_fingerprint(run, options));
-  if (request.most > 0 && file.bytes.size() > request.most)
-    return fail(too_large(request, run, options, file.bytes.size()));
-  ASSAY_TRY_STATUS(write_file_atomically(request.output, as_bytes(file.bytes)));
-  return Written{std::move(file), !floors.empty(), run::program_of(run)};
+Store without_added_to(app::FingerprintRequest& request) {
+  return [&request](const Words& values) -> Status {
+    for (const std::string& part : values)
+      (part == "statistics" ? request.statistics : request.program) = false;
+    return {};
+  };
 }
 
 int run_fingerprint(const FingerprintRequest& request) {
-  if (!request.floor_file.empty() && !request.floor_runs.empty())
-    return report_failure(
-        "fingerprint",
-        {Errc::Usage, {}, std::nullopt, "--floor and --floor-run exclude each other"}, {},
-        request.json);
   const InterruptGuard interrupt_guard;
-  const Result<Written> written = until_interrupted([&] { return write_fingerprint(request); });
+  const Result<app::WrittenFingerprint> written =
+      until_interrupted([&] { return app::write_fingerprint(request.file); });
   if (written) {
     const Answer answer = answer_of(request, *written);
     return print_answer(answer, text_of(answer, *written), request.json,
@@ -169,22 +91,24 @@ int run_fingerprint(const FingerprintRequest& request) {
 Command fingerprint_command(const Caller& caller) {
   Command command(caller, "Writes what of a golden run is small enough to commit");
   const auto request = std::make_shared<FingerprintRequest>();
-  command.require("RUN", "The golden run, best with operators", request->path);
-  command.add("--output, -o FILE", "The file; default: golden.json.gz", request->output);
+  request->file.output = "golden.json.gz";
+  request->file.interrupted = &interrupted();
+  command.require("RUN", "The golden run, best with operators", request->file.run);
+  command.add("--output, -o FILE", "The file; default: golden.json.gz", request->file.output);
   command.add("--weights PATH", "Checkpoint of a run that was captured without weights",
-              request->weights);
+              request->file.weights);
   command.add("--floor-run RUNS",
               "GOLDEN:MINE, healthy runs of another prompt: noise is measured and kept; repeatable",
-              added_to(request->floor_runs));
-  command.add("--floor FILE", "Keep these floors", request->floor_file);
+              floor_run_added_to(request->file.floor_runs));
+  command.add("--floor FILE", "Keep these floors", request->file.floor_file);
   command.add("--json", "What was written, as JSON", request->json);
   command.in_group("Size");
   command.add("--without {statistics,program}", "Leave this out; repeatable",
-              added_to(request->without));
+              without_added_to(request->file));
   command.add("--most BYTES", "Write nothing that is larger",
-              parsed_into(request->most, parse_bytes));
+              parsed_into(request->file.most, parse_bytes));
   command.in_group("Machine");
-  add_jobs(command, request->jobs);
+  add_jobs(command, request->file.jobs);
   command.example =
       "assay dump --level operator -o golden -- python run.py\n"
       "  assay fingerprint golden -o golden.json.gz\n"

@@ -45,11 +45,12 @@ Result<Judged> locate_programs(const LocateRequest& request) {
   only_verdict.html.clear();
   only_verdict.verdict.asked.page = !request.judge.html.empty();
   const auto judge = [&](const std::string& golden, const std::string& mine) {
-    return judge_runs(golden, mine, only_verdict);
+    return judge_until_interrupted(golden, mine, only_verdict);
   };
   SayCaptures watcher;
   ASSAY_TRY(Judged located, bisect(request.bisect, judge, watcher));
-  if (!request.judge.html.empty()) ASSAY_TRY_STATUS(write_verdict_page(located, request.judge));
+  if (!request.judge.html.empty())
+    ASSAY_TRY_STATUS(write_page_until_interrupted(located, request.judge));
   return located;
 }
 
@@ -61,9 +62,10 @@ int run_locate(const LocateRequest& request) {
                             checkpoint_advice(request.golden_path, request.my_path), request.json,
                             checkpoint_command(request.golden_path, request.my_path));
   }
-  Result<Judged> located = request.bisect.golden.empty()
-                               ? judge_runs(request.golden_path, request.my_path, request.judge)
-                               : locate_programs(request);
+  Result<Judged> located =
+      request.bisect.golden.empty()
+          ? judge_until_interrupted(request.golden_path, request.my_path, request.judge)
+          : locate_programs(request);
   if (!located) {
     if (interrupted()) {
       say("interrupted", "no verdict");

@@ -10,8 +10,6 @@
 #include "pair/torchair.hpp"
 #include "run/documented_folder.hpp"
 #include "run/fingerprint/fingerprint.hpp"
-#include "run/lend.hpp"
-#include "run/open.hpp"
 #include "run/pair.hpp"
 
 namespace assay::compare {
@@ -92,6 +90,10 @@ Result<ComparedPaths> compare_named_pairs(const std::string& golden_path,
 
 }  // namespace
 
+bool have_only_statistics(const Run& golden, const Run& mine) {
+  return has_statistics_only(golden) || has_statistics_only(mine);
+}
+
 std::string_view choice_name(LevelChoice level) {
   return kLevelChoices[static_cast<size_t>(level)];
 }
@@ -114,20 +116,19 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
     for (const std::string& path : {golden_path, my_path}) ASSAY_TRY_STATUS(file_facts(path));
     return fail(Errc::WrongKind, "The golden_path and my_path must both be directory or file.");
   }
-  ASSAY_TRY(out.golden, run::open_run(golden_path));
-  ASSAY_TRY(out.mine, run::open_run(my_path));
-  ASSAY_TRY_STATUS(run::tell_parallel(options.user.parallel, &out.mine));
-  ASSAY_TRY(out.notes, run::lend_weights(&out.golden, wanted.golden_weights));
-  if (!options.conventions.trusting) {
-    for (std::string& note : run::reconcile(&out.golden, &out.mine))
-      out.notes.push_back(std::move(note));
-  }
+  ASSAY_TRY(
+      run::RunPair pair,
+      run::open_pair(golden_path, my_path, wanted.golden_weights, options.user.parallel,
+                     options.conventions.trusting ? run::Names::AsTheyAre : run::Names::Common));
+  out.golden = std::move(pair.golden);
+  out.mine = std::move(pair.mine);
+  out.notes = std::move(pair.notes);
   // A list of msprobe is a file, too, but stands for a whole run.
   out.two_files = out.golden.has(run::Trait::OneFile) && out.mine.has(run::Trait::OneFile);
   out.programs = !out.two_files && wanted.level != LevelChoice::Logits;
   if (!out.programs) options.when_paired = nullptr;
   if (!options.statistics && !options.conventions.trusting &&
-      (has_statistics_only(out.golden) || has_statistics_only(out.mine))) {
+      have_only_statistics(out.golden, out.mine)) {
     options.statistics = true;
     out.notes.emplace_back("a side holds statistics only, so statistics are compared (--stats)");
   }

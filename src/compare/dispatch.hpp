@@ -17,6 +17,9 @@ enum class LevelChoice : uint8_t { Default, Layer, Module, Api, Logits, All };
 /// Nothing for other names.
 [[nodiscard]] std::optional<LevelChoice> level_choice(std::string_view name);
 
+/// A side has statistics and no tensor, so that only statistics can be compared.
+[[nodiscard]] bool have_only_statistics(const run::Run& golden, const run::Run& mine);
+
 struct PathOptions {
   LevelChoice level = LevelChoice::Default;  // without a choice all levels that the runs have
   bool weights = false;                      // checkpoints instead of runs

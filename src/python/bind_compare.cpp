@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "app/verdict.hpp"
 #include "compare/comparability.hpp"
 #include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
-#include "locate/verdict/locate.hpp"
 #include "measure/text_metrics.hpp"
 #include "python/binding/class.hpp"
 #include "python/module.hpp"
@@ -212,12 +212,9 @@ Status write_page(ComparisonObject& self, const std::string& path) {
   page.notes = self.path_notes;
   std::optional<locate::Verdict> verdict;
   if (self.programs) {
-    locate::LocateOptions options;
-    options.engines = engines::all();
-    options.jobs = self.jobs;
-    options.asked = {.tables = true, .page = true};
+    const app::VerdictRequest request{.jobs = self.jobs, .asked = {.tables = true, .page = true}};
     Result<locate::Verdict> found =
-        locate::locate(self.golden, self.mine, self.comparison.pairs, options);
+        app::find_verdict(self.golden, self.mine, self.comparison.pairs, request, &page.notes);
     if (found) {
       verdict = *std::move(found);
       // As `assay compare` does: equal values are an answer, and leave a verdict nothing to judge.

@@ -25,6 +25,9 @@ std::vector<std::string> reconcile(Run* golden, Run* mine) {
   return notes;
 }
 
+namespace {
+
+/// Gives the ranks of a run their places in the groups of a job; empty: they keep those they have.
 /// A capture need not have all ranks of its job, but none beyond it.
 Status tell_parallel(const ParallelSizes& parallel, Run* mine) {
   if (parallel.empty()) return {};
@@ -41,13 +44,17 @@ Status tell_parallel(const ParallelSizes& parallel, Run* mine) {
   return {};
 }
 
+}  // namespace
+
 Result<RunPair> open_pair(const std::string& golden, const std::string& mine,
-                          const std::string& golden_weights, const ParallelSizes& parallel) {
+                          const std::string& golden_weights, const ParallelSizes& parallel,
+                          Names names) {
   RunPair pair;
   ASSAY_TRY(pair.golden, open_run(golden));
   ASSAY_TRY(pair.mine, open_run(mine));
   ASSAY_TRY_STATUS(tell_parallel(parallel, &pair.mine));
   ASSAY_TRY(pair.notes, lend_weights(&pair.golden, golden_weights));
+  if (names == Names::AsTheyAre) return pair;
   for (std::string& note : reconcile(&pair.golden, &pair.mine))
     pair.notes.push_back(std::move(note));
   return pair;

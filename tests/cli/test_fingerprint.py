@@ -14,6 +14,7 @@ import pytest
 import torch
 from assay_command import run
 from operator_runs import write_run
+from page_file import PageFile
 from safetensors.torch import save_file
 
 
@@ -297,6 +298,21 @@ def test_floors_in_the_file_judge_statistics(tmp_path):
     assert status == 1 and verdict["first_bad"]["module"].startswith("blocks.1"), verdict["sentence"]
     assert locate(plain, healthy)[0] == 125
     assert "judged by the floors in" in run("locate", path, healthy).stderr
+    # Every other door says the same: Python, the page of both, and a page of statistics has rows.
+    import assay
+
+    verdict = assay.locate(path, healthy)
+    assert verdict.outcome == "clean" and any(note.startswith("judged by the floors in") for note in verdict.notes)
+    assay.compare(path, healthy).to_html(tmp_path / "compared.html")
+    run("locate", path, healthy, "--html", tmp_path / "located.html")
+    for name in ("compared.html", "located.html"):
+        page = PageFile(tmp_path / name)
+        assert page.content["verdict"]["outcome"] == "clean" and page.rows, name
+    # Floors of values say nothing of a fingerprint, which has statistics.
+    of_values = tmp_path / "values.json"
+    run("locate", *pairs[0], *options, "--save-floor", of_values)
+    with pytest.raises(assay.errors.Error, match="floors of values"):
+        assay.fingerprint(golden, tmp_path / "none.json.gz", floor=of_values)
 
 
 def test_other_inputs_cannot_be_judged(fingerprint, checkpoint, tmp_path):

@@ -103,7 +103,7 @@ std::string gate_command_line(const GateRequest& request, const std::string& mor
   if (!request.golden.empty()) text += " --golden " + shell_quote(request.golden);
   text += " --mine " + shell_quote(request.mine);
   if (!request.operators) text += " --level module";
-  return text + asked_of(request.judge.verdict, false).options + more;
+  return text + app::asked_of(request.judge.verdict, false).options + more;
 }
 
 class Gate : private CaptureWatcher {
@@ -162,7 +162,7 @@ class Gate : private CaptureWatcher {
     const auto judge = [&](const std::string& golden, const std::string& mine) {
       judged_ = true;
       const Clock::time_point start = Clock::now();
-      Result<Judged> judged = judge_runs(golden, mine, only_verdict);
+      Result<Judged> judged = judge_until_interrupted(golden, mine, only_verdict);
       end_phase("verdict", start);
       return judged;
     };
@@ -233,7 +233,7 @@ class Gate : private CaptureWatcher {
   Status write_page() {
     if (request_.judge.html.empty()) return {};
     const Clock::time_point start = Clock::now();
-    ASSAY_TRY_STATUS(write_verdict_page(outcome_.judged, request_.judge));
+    ASSAY_TRY_STATUS(write_page_until_interrupted(outcome_.judged, request_.judge));
     end_phase("page", start);
     return {};
   }
@@ -263,7 +263,7 @@ GateOutcome refused(const Error& error, const std::string& next) {
 Result<GateOutcome> run_gate(const GateRequest& request) {
   // From here on Ctrl-C is ours: what was captured goes again.
   const InterruptGuard interrupt_guard;
-  ASSAY_TRY_STATUS(check_verdict_request(request.judge.verdict));
+  ASSAY_TRY_STATUS(app::check(request.judge.verdict));
   Result<First> opened = open_first(request);
   if (!opened && opened.error().code == Errc::Invalid)
     return refused(opened.error(), "assay verify " + shell_quote(request.first));

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/judge_runs.hpp"
+#include "cli/verdict_options.hpp"
 
 namespace assay::cli {
 

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdict on two runs, and its page: what `assay locate` and `assay gate` do when both are
-// there.
+// The verdict on two runs by path, and its page.
 #pragma once
 #include <map>
 #include <string>
 #include <vector>
 
-#include "base/result.hpp"
-#include "cli/verdict_options.hpp"
-#include "locate/verdict/locate.hpp"
+#include "app/verdict.hpp"
 #include "pair/match.hpp"
 
-namespace assay::cli {
+namespace assay::app {
 
 struct JudgeRequest {
   VerdictRequest verdict;
@@ -27,7 +24,7 @@ struct Judged {
   std::map<std::string, std::string> golden_properties, my_properties;
 };
 
-/// Opens both runs, judges, writes the page. A first Ctrl-C ends it early.
+/// Opens both runs, judges, writes the page.
 /// errors  of open_pair() and find_verdict(); of writing the page; Interrupted
 [[nodiscard]] Result<Judged> judge_runs(const std::string& golden_path, const std::string& my_path,
                                         const JudgeRequest& request);
@@ -35,4 +32,4 @@ struct Judged {
 /// Only the page, of runs that were judged.
 [[nodiscard]] Status write_verdict_page(const Judged& judged, const JudgeRequest& request);
 
-}  // namespace assay::cli
+}  // namespace assay::app

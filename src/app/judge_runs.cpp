@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens both runs, finds what corresponds and has the verdict found. The page is written
 // afterwards, since its comparison of all tensors is not needed for the verdict.
-#include "cli/judge_runs.hpp"
+#include "app/judge_runs.hpp"
 
 #include <algorithm>
 #include <iterator>
 
-#include "cli/interrupt.hpp"
-#include "cli/part_pipe.hpp"
-#include "cli/progress_bar.hpp"
+#include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
 #include "report/html/comparison_page.hpp"
 #include "run/pair.hpp"
 #include "run/program_command.hpp"
 
-namespace assay::cli {
+namespace assay::app {
 namespace {
 
 // The page shows what every tensor of the runs differs by, which the verdict alone does not need.
@@ -22,8 +20,9 @@ Status write_page(const run::RunPair& pair, const Judged& judged, const JudgeReq
   compare::CompareOptions options;
   options.engines = engines::for_pairing();
   options.user = request.said;
+  options.statistics = compare::have_only_statistics(pair.golden, pair.mine);
   options.jobs = request.verdict.jobs;
-  options.interrupted = &interrupted();
+  options.interrupted = request.verdict.interrupted;
   options.pictures.worst = report::html::kPagePictures;
   ASSAY_TRY(compare::Comparison comparison, compare::compare_runs(pair.golden, pair.mine, options));
   return report::html::write_page(report::html::comparison_page({.comparison = comparison,
@@ -35,10 +34,10 @@ Status write_page(const run::RunPair& pair, const Judged& judged, const JudgeReq
                                   request.html);
 }
 
-Result<Judged> judge(const std::string& golden_path, const std::string& my_path,
-                     const JudgeRequest& request) {
-  ProgressBar bar;
-  ASSAY_TRY(const std::unique_ptr<run::PartRunner> parts, part_runner({.compat = "none"}));
+}  // namespace
+
+Result<Judged> judge_runs(const std::string& golden_path, const std::string& my_path,
+                          const JudgeRequest& request) {
   ASSAY_TRY(
       const run::RunPair pair,
       run::open_pair(golden_path, my_path, request.verdict.golden_weights, request.said.parallel));
@@ -57,32 +56,17 @@ Result<Judged> judge(const std::string& golden_path, const std::string& my_path,
   std::ranges::move(run::program_differences(golden, mine, request.verdict.why),
                     std::back_inserter(judged.notes));
   VerdictRequest wanted = request.verdict;
-  wanted.parts = parts.get();
   wanted.asked.page |= !request.html.empty();
-  ASSAY_TRY(judged.verdict,
-            find_verdict(
-                golden, mine, pairs, wanted,
-                [&](size_t done, size_t total) { bar.update(done, total); }, &judged.notes));
+  ASSAY_TRY(judged.verdict, find_verdict(golden, mine, pairs, wanted, &judged.notes));
   if (!request.html.empty()) ASSAY_TRY_STATUS(write_page(pair, judged, request));
   return judged;
 }
 
-}  // namespace
-
-Result<Judged> judge_runs(const std::string& golden_path, const std::string& my_path,
-                          const JudgeRequest& request) {
-  const InterruptGuard interrupt_guard;
-  return until_interrupted([&] { return judge(golden_path, my_path, request); });
-}
-
 Status write_verdict_page(const Judged& judged, const JudgeRequest& request) {
-  const InterruptGuard interrupt_guard;
-  return until_interrupted([&]() -> Status {
-    ASSAY_TRY(const run::RunPair pair,
-              run::open_pair(judged.golden_path, judged.my_path, request.verdict.golden_weights,
-                             request.said.parallel));
-    return write_page(pair, judged, request);
-  });
+  ASSAY_TRY(const run::RunPair pair,
+            run::open_pair(judged.golden_path, judged.my_path, request.verdict.golden_weights,
+                           request.said.parallel));
+  return write_page(pair, judged, request);
 }
 
-}  // namespace assay::cli
+}  // namespace assay::app
