@@ -410,7 +410,8 @@ Status round_what_may_be_wide(const Call& call, DType dtype, uint64_t draw,
 }  // namespace
 
 Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>* exact,
-                                     DType dtype, AttentionKernel kernel, uint64_t draw) {
+                                     DType dtype, AttentionKernel kernel, uint64_t draw,
+                                     Statistics statistics) {
   const bool modelled = dtype == DType::BFloat16 || dtype == DType::Float16;
   std::optional<Tensor> attention;
   if (modelled && reference::aten::class_of(call.name) == OperatorClass::Attention) {
@@ -434,7 +435,7 @@ Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>
     }
     return results;
   }
-  if (keeps_wide(call)) {
+  if (keeps_wide(call) && (statistics == Statistics::Wide || !computes(call))) {
     if (draw != 0 && computes(call))
       ASSAY_TRY_STATUS(round_what_may_be_wide(call, dtype, draw, &results));
     return results;

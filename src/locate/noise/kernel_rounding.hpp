@@ -38,6 +38,12 @@ enum class AttentionKernel : uint8_t {
   Chain,  // operators one after the other: scores are stored in the operands' type
 };
 
+/// What models mostly compute in a wider type: the statistics of a norm and what is made of them.
+enum class Statistics : uint8_t {
+  Wide,
+  Rounded,  // as everything else is: a norm written by hand
+};
+
 /// The results of a call on operands of the simulation, rounded as a kernel of type `dtype` would.
 /// Fused attention: operands and the unnormalised probabilities are rounded, too. In fp32 nothing
 /// is kept wider, and what an accumulator of fp32 errs is as large as the rounding: every element
@@ -53,6 +59,7 @@ enum class AttentionKernel : uint8_t {
 [[nodiscard]] Result<std::vector<Tensor>> simulate(const reference::aten::Call& call,
                                                    const std::vector<Tensor>* exact, DType dtype,
                                                    AttentionKernel kernel = AttentionKernel::Fused,
-                                                   uint64_t draw = 0);
+                                                   uint64_t draw = 0,
+                                                   Statistics statistics = Statistics::Wide);
 
 }  // namespace assay::locate

@@ -34,6 +34,21 @@ TEST(Simulate, TheNoiseOfAScaleDoesNotTakeItselfBack) {
   EXPECT_GT(std::abs(of_scale), std::abs(of_mean) / 2 + kUnit);
 }
 
+TEST(Simulate, StatisticsAreRoundedWhereMineMayHaveRoundedThem) {
+  // Given a mean of two numbers that bfloat16, of eight bits, does not have
+  Call mean{"aten.mean.default", {}};
+  reference::Wide two(Dims{2}, 1.0);
+  two.values[1] = 1 + 0x1p-7;
+  mean.arguments["self"].value = reference::to_tensor(two);
+  const auto with = [&](Statistics statistics) {
+    return only_value(
+        simulate(mean, nullptr, DType::BFloat16, AttentionKernel::Fused, 0, statistics)->front());
+  };
+  // Then it is as it is in a model that computes its norms in float32, and rounded to even
+  EXPECT_EQ(with(Statistics::Wide), 1 + 0x1p-8);
+  EXPECT_EQ(with(Statistics::Rounded), 1);
+}
+
 TEST(Simulate, OtherDrawsAreOfTheSizeOfARoundingAndDiffer) {
   constexpr int64_t kCount = 4096;
   constexpr double kUlp = 0x1p-7;  // of bfloat16 between 1 and 2

@@ -954,11 +954,13 @@ class Replay::Machine {
       ASSAY_TRY(Call simulated_call, make_call(one, simulated));
       simulated.clear();
       if (rounds_scalars) round_scalars(&simulated_call);
-      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), how_.kernel, draw));
+      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), how_.kernel, draw,
+                                how_.statistics));
       ASSAY_TRY_STATUS(settle_choice(call, exact_call, simulated_call, chosen, &references, &noisy,
                                      &order_open));
     } else {
-      ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), how_.kernel, draw));
+      ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), how_.kernel, draw,
+                                how_.statistics));
       if (!sorts_in_open_order(exact_call))
         ASSAY_TRY_STATUS(
             settle_choice(call, exact_call, exact_call, chosen, &references, &noisy, &order_open));

@@ -77,6 +77,7 @@ struct How {
   /// What is recorded only as an input of a module, and added to something, is a residual that the
   /// run under test keeps in a wider type and cast for that module.
   bool wide_residual = false;
+  Statistics statistics = Statistics::Wide;
   /// Which draw of the noise: 0 rounds as a kernel does, others move each result by as much at
   /// random.
   uint32_t draw = 0;

@@ -479,8 +479,8 @@ class Bench : public ValueJudge {
 
   /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong,
   /// with leaves as golden has them, with leaves rounded on the fly, with what is made of leaves
-  /// alone rounded, with the scores of attention stored as a chain of operators stores them, and
-  /// with residuals that were wider than they are recorded.
+  /// alone rounded, with the scores of attention stored as a chain of operators stores them, with
+  /// residuals that were wider than they are recorded, and with the statistics of norms rounded.
   /// The smallest error counts.
   Status measure(size_t i, const Region& region, Judged* judged) const {
     const Boundary& boundary = replay_.boundaries()[i];
@@ -517,7 +517,7 @@ class Bench : public ValueJudge {
     for (const How& how :
          {How{}, How{.rounding = LeafRounding::None}, How{.rounding = LeafRounding::Narrowest},
           How{.rounding = LeafRounding::Prepared}, How{.kernel = AttentionKernel::Chain},
-          How{.wide_residual = true}}) {
+          How{.wide_residual = true}, How{.statistics = Statistics::Rounded}}) {
       if (!first && (!options_.probes.empty() || !is_beyond(best) || is_left(best))) break;
       if (how.kernel == AttentionKernel::Chain && !has_attention(region)) continue;
       ASSAY_TRY_STATUS(attempt(how));
