@@ -412,6 +412,15 @@ Status round_what_may_be_wide(const Call& call, DType dtype, uint64_t draw,
 Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>* exact,
                                      DType dtype, AttentionKernel kernel, uint64_t draw,
                                      Statistics statistics) {
+  if (reference::aten::is_composite(call.name)) {
+    uint64_t drawn = draw;
+    return reference::aten::evaluate(
+        call, {.inner = [&](const Call& inner) {
+          if (draw != 0)
+            drawn = drawn * 6364136223846793005U + 1442695040888963407U;  // Knuth's MMIX
+          return simulate(inner, nullptr, dtype, kernel, drawn, statistics);
+        }});
+  }
   const bool modelled = dtype == DType::BFloat16 || dtype == DType::Float16;
   std::optional<Tensor> attention;
   if (modelled && reference::aten::class_of(call.name) == OperatorClass::Attention) {

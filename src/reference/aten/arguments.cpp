@@ -161,6 +161,19 @@ Result<std::vector<int64_t>> Arguments::integers(std::string_view name) const {
   return *std::move(found);
 }
 
+Result<std::vector<int64_t>> Arguments::integers_each(std::string_view name, size_t count,
+                                                      int64_t fallback) const {
+  std::vector<int64_t> values;
+  if (has(name)) {
+    ASSAY_TRY(values, integers(name));
+  }
+  if (values.empty()) values.push_back(fallback);
+  if (values.size() == 1) values.assign(count, values[0]);
+  if (values.size() != count)
+    return fail(invalid(name, " has ", values.size(), " values for ", count, " dimensions"));
+  return values;
+}
+
 Result<std::optional<std::vector<int64_t>>> Arguments::optional_integers(
     std::string_view name) const {
   const Argument* argument = find(call_, name);

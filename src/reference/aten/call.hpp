@@ -2,6 +2,7 @@
 // Operators of PyTorch (aten) in fp64: one captured call in, its results out.
 //   docs/localisation.md
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,6 +46,8 @@ struct Call {
 
 struct EvaluateOptions {
   int jobs = 1;  // threads of large products; never changes a bit
+  /// Evaluates the calls that an operator of several is made of; empty: evaluate().
+  std::function<Result<std::vector<Tensor>>(const Call&)> inner = {};
 };
 
 /// The results of a call computed in fp64 from its operands, whatever types these have: reals are
@@ -96,6 +99,9 @@ enum class OperatorClass : uint8_t {
 
 /// The class of an overload by its name; Unknown when there is no reference.
 [[nodiscard]] OperatorClass class_of(std::string_view name);
+
+/// True for an operator that is evaluated as several calls, through EvaluateOptions::inner.
+[[nodiscard]] bool is_composite(std::string_view name);
 
 /// True for a result that shares the bytes of an operand by the schema (view, transpose, slice
 /// ...).

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "reference/aten/attention.hpp"
+#include "reference/aten/images.hpp"
 #include "reference/aten/norms.hpp"
 #include "reference/aten/products.hpp"
 #include "reference/aten/reductions_rows.hpp"
@@ -152,9 +153,20 @@ double of_variance(std::span<const double> values, double correction, bool root)
   return root ? bound / (2 * std::sqrt(sum / degrees)) : bound;
 }
 
+Result<Magnitudes> of_neighbours(const Arguments& arguments, size_t output,
+                                 const MagnitudeOptions& options) {
+  if (output != 0) return fail(without(arguments, output));
+  ASSAY_TRY(NeighbourSums found, sum_neighbours(arguments, true));
+  Magnitudes magnitudes;
+  magnitudes.terms = found.terms;
+  ASSAY_TRY(magnitudes.c, rows_only(arguments, std::move(found.sums), options.rows));
+  return magnitudes;
+}
+
 Result<Magnitudes> of_reduction(const Arguments& arguments, size_t output,
                                 const MagnitudeOptions& options) {
   const std::string_view operation = operation_of(arguments.call().name);
+  if (is_sum_of_neighbours(arguments.call().name)) return of_neighbours(arguments, output, options);
   const std::optional<Measure> measure = measure_of(operation, output);
   if (!measure) return fail(without(arguments, output));
   Magnitudes magnitudes;

@@ -43,19 +43,6 @@ struct Convolution {
   std::optional<Tensor> bias;
 };
 
-Result<std::vector<int64_t>> sizes_of(const Arguments& arguments, std::string_view name,
-                                      size_t spatial, int64_t fallback) {
-  std::vector<int64_t> sizes{fallback};
-  if (arguments.has(name)) {
-    ASSAY_TRY(sizes, arguments.integers(name));
-  }
-  if (sizes.size() == 1) sizes.assign(spatial, sizes[0]);
-  if (sizes.size() != spatial)
-    return fail(
-        arguments.invalid(name, " has ", sizes.size(), " values for ", spatial, " dimensions"));
-  return sizes;
-}
-
 /// Everything but the sizes of the result, which need the padding.
 Result<Geometry> operands_geometry(const Arguments& arguments, const Dims& input,
                                    const Dims& weight) {
@@ -93,8 +80,8 @@ constexpr int64_t kMaxSize = int64_t{1} << 40;  // of strides and paddings, so t
 
 Result<Geometry> geometry_of(const Arguments& arguments, const Dims& input, const Dims& weight) {
   ASSAY_TRY(Geometry geometry, operands_geometry(arguments, input, weight));
-  ASSAY_TRY(const auto stride, sizes_of(arguments, "stride", geometry.spatial, 1));
-  ASSAY_TRY(const auto dilation, sizes_of(arguments, "dilation", geometry.spatial, 1));
+  ASSAY_TRY(const auto stride, arguments.integers_each("stride", geometry.spatial, 1));
+  ASSAY_TRY(const auto dilation, arguments.integers_each("dilation", geometry.spatial, 1));
   std::string named_padding;
   std::vector<int64_t> padding(geometry.spatial, 0);
   if (arguments.call().name.ends_with(".padding")) {
@@ -102,9 +89,9 @@ Result<Geometry> geometry_of(const Arguments& arguments, const Dims& input, cons
     if (named_padding != "valid" && named_padding != "same")
       return fail(arguments.invalid("padding '", named_padding, "'"));
   } else {
-    ASSAY_TRY(padding, sizes_of(arguments, "padding", geometry.spatial, 0));
+    ASSAY_TRY(padding, arguments.integers_each("padding", geometry.spatial, 0));
   }
-  ASSAY_TRY(const auto extra, sizes_of(arguments, "output_padding", geometry.spatial, 0));
+  ASSAY_TRY(const auto extra, arguments.integers_each("output_padding", geometry.spatial, 0));
   for (size_t i = 0; i < geometry.spatial; ++i) {
     for (const int64_t size :
          {stride[i], dilation[i], padding[i], extra[i], geometry.in[i], geometry.kernel[i]}) {

@@ -29,7 +29,7 @@ const std::vector<Overload>& overloads() {
           indexing_overloads(), elementwise_overloads(), function_overloads(),
           activation_overloads(), complex_overloads(), comparison_overloads(),
           reduction_overloads(), selection_overloads(), product_overloads(), softmax_overloads(),
-          norm_overloads(), attention_overloads()})
+          norm_overloads(), attention_overloads(), image_overloads(), composite_overloads()})
       for (const Overloads& row : family)
         for (const std::string_view name : words_of(row.names))
           spread.push_back({"aten." + std::string(name), row.kind, row.evaluate, row.view});

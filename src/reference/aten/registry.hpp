@@ -29,6 +29,10 @@ class Arguments {
   [[nodiscard]] Result<std::string> text(std::string_view name, std::string_view fallback) const;
   /// A list of integers; one integer counts as a list of one.
   [[nodiscard]] Result<std::vector<int64_t>> integers(std::string_view name) const;
+  /// `count` integers: one stands for all, none (an absent argument, or an empty list) for
+  /// `fallback`.
+  [[nodiscard]] Result<std::vector<int64_t>> integers_each(std::string_view name, size_t count,
+                                                           int64_t fallback) const;
   [[nodiscard]] Result<std::optional<std::vector<int64_t>>> optional_integers(
       std::string_view name) const;
   /// The dtype argument, if one was given.
@@ -108,5 +112,7 @@ struct Variant {
 [[nodiscard]] std::span<const Overloads> softmax_overloads();
 [[nodiscard]] std::span<const Overloads> norm_overloads();
 [[nodiscard]] std::span<const Overloads> attention_overloads();
+[[nodiscard]] std::span<const Overloads> image_overloads();
+[[nodiscard]] std::span<const Overloads> composite_overloads();
 
 }  // namespace assay::reference::aten

@@ -34,22 +34,26 @@ constexpr std::string_view kInPlace =
 
 /// Those with an argument "out": of mm.default it is mm.out, of eq.Scalar eq.Scalar_out.
 constexpr std::string_view kOut =
-    "__lshift__ __rshift__ _addmm_activation _convolution.default _int_mm _log_softmax "
-    "_native_batch_norm_legit.no_stats _scaled_mm _softmax _to_copy _unsafe_view abs acos "
-    "add.Scalar addbmm addcdiv addcmul addmm addmv addr all.dims amax amin any.dims "
-    "arange.default argmax argmin argsort.stable asin atan atan2 baddbmm bernoulli.Tensor "
-    "bernoulli.default bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or "
-    "bitwise_right_shift bitwise_xor bmm bucketize cat ceil celu clamp clamp_max clamp_min "
-    "clone column_stack constant_pad_nd convolution convolution_overrideable copy "
-    "copysign.Scalar cos cosh count_nonzero cumprod cumsum deg2rad diag_embed diagonal_scatter "
-    "diff dist div.Scalar div.Scalar_mode dot dstack elu embedding empty_like empty_permuted "
-    "empty_strided eq erf erfc exp exp2 expm1 eye fill flip float_power floor floor_divide fmax "
-    "fmin fmod frac full full_like gather ge gelu ger glu gt hardshrink hardsigmoid hardswish "
-    "hardtanh heaviside histc hstack hypot index index_add index_copy index_fill index_put "
-    "index_select inner isin isinf isnan isneginf isposinf le leaky_relu lerp linalg_matmul "
-    "linalg_solve_triangular linalg_vector_norm linear linspace log log10 log1p log2 "
-    "log_sigmoid log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not "
-    "logical_or logical_xor logit logsumexp lt masked_fill masked_scatter masked_select matmul "
+    "__lshift__ __rshift__ _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation "
+    "_convolution.default _int_mm _log_softmax _native_batch_norm_legit.no_stats _scaled_mm "
+    "_softmax _to_copy _unsafe_view _upsample_bicubic2d_aa _upsample_bilinear2d_aa "
+    "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d abs acos "
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d "
+    "adaptive_max_pool3d add.Scalar addbmm addcdiv addcmul addmm addmv addr all.dims amax amin "
+    "any.dims arange.default argmax argmin argsort.stable asin atan atan2 avg_pool1d avg_pool2d "
+    "avg_pool3d baddbmm bernoulli.Tensor bernoulli.default bincount bitwise_and "
+    "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm bucketize "
+    "cat ceil celu clamp clamp_max clamp_min clone col2im column_stack constant_pad_nd "
+    "convolution convolution_overrideable copy copysign.Scalar cos cosh count_nonzero cumprod "
+    "cumsum deg2rad diag_embed diagonal_scatter diff dist div.Scalar div.Scalar_mode dot dstack "
+    "elu embedding empty_like empty_permuted empty_strided eq erf erfc exp exp2 expm1 eye fill "
+    "flip float_power floor floor_divide fmax fmin fmod frac full full_like gather ge gelu ger "
+    "glu gt hardshrink hardsigmoid hardswish hardtanh heaviside histc hstack hypot im2col index "
+    "index_add index_copy index_fill index_put index_select inner isin isinf isnan isneginf "
+    "isposinf le leaky_relu lerp linalg_matmul linalg_solve_triangular linalg_vector_norm "
+    "linear linspace log log10 log1p log2 log_sigmoid log_softmax logaddexp logaddexp2 "
+    "logcumsumexp logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill "
+    "masked_scatter masked_select matmul max_pool2d_with_indices max_pool3d_with_indices "
     "maximum median.default minimum mish mkldnn_convolution mkldnn_linear mm msort mul.Scalar "
     "multinomial mv nan_to_num nanmean nanmedian.default nansum native_batch_norm ne neg "
     "new_empty new_empty_strided new_full new_ones new_zeros nonzero nonzero_static norm.Scalar "
@@ -60,7 +64,9 @@ constexpr std::string_view kOut =
     "slice_scatter slow_conv3d softmax softplus softshrink special_entr special_logsumexp sqrt "
     "square stack std.correction sub.Scalar sum.default take take_along_dim tan tanh tensordot "
     "thnn_conv2d threshold trace tril tril_indices triu triu_indices trunc uniform "
-    "var.correction vdot vstack where.self zero zeros zeros_like";
+    "upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d "
+    "upsample_nearest2d upsample_nearest3d upsample_trilinear3d var.correction vdot vstack "
+    "where.self zero zeros zeros_like";
 
 /// Operators with the arguments and overloads of another one, in-place and out overloads too.
 constexpr std::string_view kSynonyms =
