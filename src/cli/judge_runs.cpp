@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens both runs, pairs them, asks for the verdict, and compares all tensors once more only where
+// a page is wanted.
 #include "cli/judge_runs.hpp"
 
 #include <algorithm>
