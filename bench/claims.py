@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed in docs/benchmarks.md: every row with a goal, from what was published last of each section.
+"""Speed in docs/benchmarks.md: every row with a goal of the published tables (bench/tables.py).
 
-docs/benchmarks/speed.json has of each section when, where and of which commit it was measured, and its judged
-rows: {"sections": {KEY: {"date", "commit", "cores", "cpu", "load", "rows": [{"name", "figure", "fastest", "goal",
-"met"}]}}}.
 Rows of several models are one line of the page.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from bench import models
 from bench.report import Row, Section
+from bench.tables import SUMMARIES
+
+BY_HAND = ("device", "gate", "kernels", "page")  # summed up in lines of the page that a person wrote
 
 # (section, beginning of the row's name without its model) -> what limits a figure that misses its goal.
 LIMITS: dict[tuple[str, str], str] = {
@@ -33,7 +32,7 @@ LIMITS: dict[tuple[str, str], str] = {
     ): "scripts read the csv when the call returns: a folder and a file a module, at the kernel's pace",
     ("capture", "strict full"): "scripts read the files when the call returns: a file a tensor, at the kernel's pace",
     ("operators", ""): "torch calls a mode: 3.3 us an operator before anybody looks, 0.2 of a decode step",
-    ("atb-probe", "large"): "writing the distinct values; raw writes of all bytes stand beside it in the table",
+    ("atb-probe", "assay full"): "writing the distinct values; raw writes of all bytes stand beside it in the table",
     ("ggml", ""): "the engine starts its threads again at each stop: 1.05 with nothing done there",
     ("graph", "assay, a file an operator"): '717 files a step; `execution.layout = "native"` writes one',
     ("write", "strict full"): "a temporary name and a rename a file",
@@ -85,51 +84,33 @@ def fastest(row: Row) -> str:
     return next((row.cells[column] for column in ("of minima", "best GB/s") if row.cells.get(column)), "")
 
 
-def record(path: Path, sections: Iterable[Section]) -> None:
-    """Puts what was measured in place of what speed.json has of the same sections."""
-    known = json.loads(path.read_text()) if path.exists() else {"sections": {}}
-    for section in sections:
-        rows = [
-            {"name": row.name, "figure": row.figure, "fastest": fastest(row), "goal": row.goal, "met": row.met}
-            for row in section.rows
-            if row.goal
-        ]
-        if not rows:
-            continue
-        known["sections"][section.key] = {
-            "date": section.machine["date"],
-            "commit": section.machine["commit"],
-            "cores": section.machine["cores"],
-            "cpu": section.machine["cpu"],
-            "load": list(section.load),
-            "rows": rows,
-        }
-    path.write_text(json.dumps(known, indent=1) + "\n")
-
-
 def commit_of(root: Path) -> str:
     """Abbreviated hash of the checkout, with a + when it has changes."""
     words = ["git", "describe", "--always", "--dirty=+", "--abbrev=8", "--exclude=*"]
     return subprocess.run(words, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def claims_of(sections: Mapping[str, Any]) -> list[Claim]:
+def claims_of(sections: Mapping[str, Section]) -> list[Claim]:
     """The judged rows in the order of the sections."""
     found: dict[tuple[str, str], Claim] = {}
     for key, section in sections.items():
-        for row in section["rows"]:
-            model, colon, name = row["name"].partition(": ")
-            if model not in models.MODELS or not colon:
-                model, name = "", row["name"]
+        turned = key in SUMMARIES and SUMMARIES[key].turned
+        for row in section.rows:
+            if not row.goal or key in BY_HAND:
+                continue
+            model, colon, name = row.name.partition(": ")
+            if not colon or not (turned or model in models.MODELS):
+                model, name = "", row.name
             claim = found.setdefault((key, name), Claim(key, name))
             claim.models.append(model)
-            claim.figures.append(row["figure"] + (f" ({row['fastest']})" if row["fastest"] else ""))
-            claim.goals.append(row["goal"])
-            claim.met.append(row["met"])
+            beside = fastest(row)
+            claim.figures.append(row.figure + (f" ({beside})" if beside else ""))
+            claim.goals.append(row.goal)
+            claim.met.append(row.met)
     return list(found.values())
 
 
-def table(sections: Mapping[str, Any], reached: bool) -> str:
+def table(sections: Mapping[str, Section], reached: bool) -> str:
     """The claims that reached their goals, or the others with what limits them."""
     titles = ["Claim", "Measured (fastest)", "Goal", "Command", "Commit, date"] + (
         [] if reached else ["What limits it"]
@@ -138,23 +119,23 @@ def table(sections: Mapping[str, Any], reached: bool) -> str:
     for claim in claims_of(sections):
         if claim.is_reached != reached:
             continue
-        section = sections[claim.section]
-        names = ", ".join(model for model in claim.models if model)
+        machine = sections[claim.section].machine
+        named = [model for model in claim.models if model]
+        names = ("; " if any("," in model for model in named) else ", ").join(named)
         cells = [
             f"{claim.name}{': ' if names else ''}{names}",
             ", ".join(claim.figures),
             claim.goals[0] if len(set(claim.goals)) == 1 else ", ".join(claim.goals),
             f"`bench {claim.section}`",
-            f"{section['commit']}, {section['date'][5:10]}",
+            f"{machine['commit']}, {machine['date'][5:10]}",
         ]
         cells += [] if reached else [claim.limit or "-"]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def write_page(results: Path, page: Path) -> None:
+def write_page(sections: Mapping[str, Section], page: Path) -> None:
     """Replaces what `page` has between `<!-- claims missed -->` and `<!-- end missed -->`, and so for `reached`."""
-    sections = json.loads(results.read_text())["sections"]
     text = page.read_text()
     for name in ("missed", "reached"):
         start, end = f"<!-- claims {name} -->\n", f"<!-- end {name} -->"

@@ -5,6 +5,8 @@
 
 Random-weight Llama models in bf16, made on the device. The variants alternate at random in one process; a sample is:
 install the capture, one step that is not timed, a burst of timed steps, wait until every byte was handed over, remove.
+The published table is docs/benchmarks/results/speed/device.json, with the commit in its `machine`;
+`bench/run.py --no-run --publish` draws its page.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from bench.measure import load_average, machine, median, shuffled  # noqa: E402
-from bench.report import NOT_AVAILABLE, Row, Section, to_markdown, to_text  # noqa: E402
+from bench.report import NOT_AVAILABLE, Row, Section, to_text  # noqa: E402
 
 COLUMNS = ["", "ms a step", "ratio", "fastest", "tensors", "MB read", "MB written", "GB/s", "n", "goal", "met"]
 GOAL = 1.05  # statistics: ratio of medians
@@ -366,13 +368,12 @@ def main() -> int:
     parser.add_argument("--model", action="append", default=[], help="only this model; may be repeated")
     parser.add_argument("--variant", action="append", default=[], help="only this one and none; may be repeated")
     parser.add_argument("--work", type=Path, default=Path("/dev/shm"), help="where runs are written")
-    parser.add_argument("--out", type=Path, help="results as JSON; beside it the table as Markdown")
+    parser.add_argument("--out", type=Path, help="the table as JSON")
     options = parser.parse_args()
     section = run(options.rounds, options.slow_rounds, options.model, options.variant, options.work)
     print(to_text(section))
     if options.out:
         options.out.write_text(json.dumps(section.to_json(), indent=1) + "\n")
-        options.out.with_suffix(".md").write_text(to_markdown(section))
     return 1 if section.failed else 0
 
 

@@ -112,11 +112,9 @@ def to_text(section: Section) -> str:
 def to_markdown(section: Section) -> str:
     """Returns the table for a page of docs/benchmarks, with the circumstances above and the notes below."""
     info = section.machine
-    head = (
-        f"Measured {info['date']}: {info['cores']} cores {info['cpu']} ({info['simd']}), {info['memory']}, "
-        f"Linux {info['kernel']}, Python {info['python']}; load average {section.load[0]:.1f} before, "
-        f"{section.load[1]:.1f} after."
-    )
+    device = f", {info['device']}" if "device" in info else ""
+    load = f"load {section.load[0]:.1f} to {section.load[1]:.1f}"
+    head = f"Measured {info['date']}: {info['cores']} cores {info['cpu']} ({info['simd']}){device}, {load}."
     rows = ["| " + " | ".join(section.columns) + " |", "|" + " --- |" * len(section.columns)]
     rows += [
         "| " + " | ".join(text.replace("|", "\\|") for text in _cells(section, row)) + " |" for row in section.rows

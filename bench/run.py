@@ -2,8 +2,8 @@
 """Runs the benchmarks: `make bench`, or bench/run.py [--rivals] [--quick] [--only NAME] [--publish].
 
 Prints one table a section with goals and ratios, and writes build/bench/results.json (a run with --only keeps the
-other sections of that file). --publish puts the tables into the pages of docs/benchmarks, and the rows with a goal into
-docs/benchmarks.md (bench/claims.py). Parts that are not built are shown as not available; the exit
+other sections of that file). --publish puts the tables into docs/benchmarks (bench/tables.py) and the rows with a goal
+into docs/benchmarks.md (bench/claims.py). Parts that are not built are shown as not available; the exit
 status is 1 when a part that is there fails, and does not depend on the figures.
 """
 
@@ -35,6 +35,7 @@ from bench import (  # noqa: E402
     operator_capture,
     page_speed,
     report,
+    tables,
     write_path,
 )
 
@@ -69,21 +70,6 @@ def save(path: Path, sections: dict[str, report.Section]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {"version": 1, "sections": {key: section.to_json() for key, section in sections.items()}}
     path.write_text(json.dumps(data, indent=1) + "\n")
-
-
-def publish(folder: Path, sections: dict[str, report.Section]) -> list[str]:
-    """Replaces what pages have between `<!-- table NAME -->` and `<!-- end NAME -->`; returns the names found."""
-    done = []
-    for page in sorted(folder.glob("*.md")):
-        text = page.read_text()
-        for key, section in sections.items():
-            start, end = f"<!-- table {key} -->\n", f"<!-- end {key} -->"
-            if start in text and end in text:
-                head, rest = text.split(start, 1)
-                text = head + start + "\n" + report.to_markdown(section) + "\n" + end + rest.split(end, 1)[1]
-                done.append(key)
-        page.write_text(text)
-    return done
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
@@ -145,11 +131,10 @@ def main(arguments: Optional[list[str]] = None) -> int:
                     print(f"{row.name}: {row.reason}", file=sys.stderr)
     if options.publish:
         docs = ROOT / "docs"
-        speed = docs / "benchmarks" / "speed.json"
         shown = {key: sections[key] for key in wanted if key in sections}
-        print("published: " + ", ".join(publish(docs / "benchmarks", shown)), file=sys.stderr)
-        claims.record(speed, shown.values())
-        claims.write_page(speed, docs / "benchmarks.md")
+        tables.publish(docs / "benchmarks", shown)
+        claims.write_page(tables.load(docs / "benchmarks"), docs / "benchmarks.md")
+        print("published: " + ", ".join(shown), file=sys.stderr)
     return 1 if failed else 0
 
 

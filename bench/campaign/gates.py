@@ -58,9 +58,9 @@ class HealthyGates(_OfTwins):
     about: tuple[str, ...] = (
         "Each case is a twin (`assay twin`) of an architecture's default configuration and a healthy port of it, "
         "judged by its operators, as `assay gate` does. *Red* is a false alarm.",
-        "Beside it what tests of engines ask of the logits today: in how many cases each criterion is not satisfied. "
-        "Where shapes differ (a batch, chunks) or an engine answers, there are no such logits.",
-        "A batch of four rows against golden's one is other inputs, so nothing can be judged: exit status 125.",
+        "Beside it criteria that tests of engines ask of the logits: how many cases do not satisfy them, of those "
+        "with such logits (none where shapes differ or an engine answers).",
+        "A batch of four rows against golden's one is other inputs: exit status 125.",
     )
 
     def __init__(self) -> None:
@@ -116,10 +116,8 @@ class FaultyGates(_OfTwins):
     name = "gate-faults"
     title = "Gates on planted faults in twins"
     about: tuple[str, ...] = (
-        "As above, with one planted fault in a port in bfloat16: *red*, and at the *first place* when the planted "
-        "module or something inside it is named first. The last columns are criteria of tests of engines: in how many "
-        "cases each is not satisfied by the logits, so that it would be red. How often they are red on healthy ports, "
-        "the table above says.",
+        "One planted fault in a port in bfloat16: *red*, and at the *first place* when the planted module or "
+        "something inside it is named first. The last columns are the criteria of the gates on healthy ports.",
     )
 
     def __init__(self) -> None:

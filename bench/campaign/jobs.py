@@ -53,13 +53,13 @@ class Jobs(Campaign):
     title = "Arrangements of jobs"
     about = (
         f"Two runs of a model of {LAYERS} layers and {EXPERTS} experts a layer: golden by one rank, or as mine, and "
-        "mine as a job. Ranks are equal to golden, or off by errors whose sizes are log-normal, with sigma up to 2 "
-        f"between ranks, and {100 * LARGEST_NOISE:g} % at most. Each world is compared twice: as it is, and with one "
-        "rank that is off by 15 to 60 % in a half of its layers.",
-        "*accused*: a rank of the healthy job was named, or another one than the wrong one. *unseen*: the wrong rank "
-        f"was not named, though its error is {VISIBLE:g} times the largest one of the others at the same place; of a "
-        "single replica, whose ranks have no peers, that the worst row is not of that rank. Both must be 0. *seen* and "
-        "*in noise*: wrong ranks that were named, and that were nearer to the others and need not be.",
+        "mine as a job. Ranks are equal to golden, or off by errors of log-normal size, with sigma up to 2 between "
+        f"ranks, and {100 * LARGEST_NOISE:g} % at most. Each world is compared twice: as it is, and with one rank "
+        "that is off by 15 to 60 % in half of its layers.",
+        "*accused*: a rank of the healthy job, or another one than the wrong one, was named. *unseen*: the wrong "
+        f"rank was not named, though its error is {VISIBLE:g} times the largest of the others at the same place; of a "
+        "single replica, that the worst row is not of that rank. Both must be 0. *in noise*: wrong ranks nearer to "
+        "the others, which need not be named.",
     )
     weight = 0.25
     timeout_s = 120.0

@@ -49,13 +49,12 @@ class Kills(Campaign):
         "Each case is a host that captures a small model and is killed at a random moment: three quarters while they "
         "capture, one quarter while they close their capture.",
         "What is left must open. Every record must be one of a run of the same seed that was let live, with the same "
-        "type, shape, statistics and bytes, and its statistics must be those of its bytes. No step before the last may "
-        "lack a record, no temporary file may be one, and `assay show` must agree.",
-        "The hosts of ATB and ggml run under `assay dump`, which is killed with every second of them. When it lives, "
-        "what it says at the end must be true.",
-        "*complete*: runs that had been closed before the signal came; they lack nothing. All others must say that "
-        "they are not complete. *empty*: killed before the first record.",
-        "A repeated case has the same values and the same delay, but the machine decides what happens meanwhile.",
+        "type, shape and bytes, its statistics those of its bytes. No step before the last may lack a record, no "
+        "temporary file may be one, and `assay show` must agree.",
+        "Hosts of ATB and ggml run under `assay dump`, which is killed with every second of them; else what it says "
+        "at the end must be true.",
+        "*complete*: closed before the signal came; all others must say that they are not. *empty*: killed before "
+        "the first record. A repeated case has the same values and delay; the machine decides the rest.",
     )
     weight = 2
     timeout_s = 120

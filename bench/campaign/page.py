@@ -25,23 +25,24 @@ What takes too long for CI: thousands of verdicts, hundreds of kills, long fuzzi
 
 ## How it works
 
-A campaign is a list of cases made from a seed, in a shuffled order, so that any beginning of it is a fair sample. Every
-case has a name that says all it needs to be run again. Each runs in a process of its own campaign, with a time limit; a
-crash or a time-out is a failure of that case.
+A campaign is a list of cases made from a seed, in a shuffled order: any beginning of it is a fair sample. A case has a
+name that says all it needs to be run again. It runs in a process of its campaign, with a time limit; a crash or a
+time-out is a failure.
 
-The minutes are a bound for all campaigns together. When they are over no case begins any more; the ones in hand end.
-Each result is a line of `build/campaign/<campaign>/results.jsonl` as soon as it is there. A later run of the same
-commit and seed goes on after them, and a run that is killed loses only the cases in hand. Another commit or seed begins
-anew.
+`--minutes` bounds all campaigns together: then no case begins any more. Each result is a line of
+`build/campaign/<campaign>/results.jsonl` at once, so a killed run loses only the cases in hand. A later run of the same
+commit and seed goes on after them; another one begins anew.
 
-Two kinds of cases do not end well. A *failure* breaks a promise: a killed run that does not open, a crash, too much
-memory. A *mistake* is a verdict that is wrong: the share of these is the figure to look at. Both are listed with the
-command that repeats them. The sample fails with either.
+A *failure* breaks a promise: a killed run that does not open, a crash, too much memory. A *mistake* is a wrong verdict.
+The sample fails with either. Each is in the JSON file of its campaign with the command that repeats it. Counts that are
+0 in every row of a table have no column in it.
 """
 
-# Beginnings of the rows that split the first ones up, by what is varied; they stay in the JSON file.
+# Beginnings of the rows that split the first ones up, by what is varied, and of columns; they stay in the JSON file.
 _BREAKDOWNS = ("family ", "fault ", "pair ", "port ")
-_BAD_SHOWN = 12
+_AUDIT = "clean at "
+_BAD_SHOWN = 2
+_CLAUSES = 2  # of a verdict's sentence
 
 
 def summary(
@@ -109,6 +110,7 @@ def _chapter(data: dict[str, Any]) -> str:
     section = Section.from_json(data["table"])
     whole = len(section.rows)
     section.rows = [row for row in section.rows if not row.name.startswith(_BREAKDOWNS)]
+    section.columns = [title for title in section.columns if not title or _is_shown(section, title)]
     dirty = ", with changes that are not committed" if data["dirty"] else ""
     outcomes = data["outcomes"]
     circumstances = (
@@ -120,19 +122,21 @@ def _chapter(data: dict[str, Any]) -> str:
         circumstances += f" {outcomes[SKIPPED]} more could not be run on this machine."
     file = f"results/{data['campaign']}.json"
     parts = [f"## {section.title}\n", f"{wrapped(circumstances)}\n", to_markdown(section)]
-    if len(section.rows) < whole:
-        parts.append(
-            f"[{file}]({file}) has the same for each kind and family: {whole - len(section.rows)} rows more.\n"
-        )
-    if data["bad"]:
-        parts.append("| what | case | why | the command that repeats it |\n| --- | --- | --- | --- |")
-        parts += [_bad_line(bad) for bad in data["bad"][:_BAD_SHOWN]]
-        parts.append("")
-        if len(data["bad"]) > _BAD_SHOWN:
-            parts.append(f"[{file}]({file}) lists all {len(data['bad'])}.\n")
+    bad = [bad for bad in data["bad"] if bad["outcome"] != OK][:_BAD_SHOWN]
+    if bad:
+        parts.append("| what | why | the command that repeats it |\n| --- | --- | --- |")
+        parts += [*(_bad_line(each) for each in bad), ""]
+    more = [f"{whole - len(section.rows)} more rows by kind and family"] if len(section.rows) < whole else []
+    more += [f"all {len(data['bad'])} listed cases"] if len(data["bad"]) > len(bad) else []
+    if more:
+        parts.append(f"[{file}]({file}) has {' and '.join(more)}.\n")
     return "\n".join(parts)
 
 
+def _is_shown(section: Section, title: str) -> bool:
+    return not title.startswith(_AUDIT) and any(row.cells.get(title) for row in section.rows)
+
+
 def _bad_line(bad: dict[str, str]) -> str:
-    cells = (bad["outcome"], bad["case"], bad["reason"].partition("\n")[0], f"`{bad['command']}`")
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    why = "; ".join(bad["reason"].partition("\n")[0].split("; ")[:_CLAUSES])
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in (bad["outcome"], why, f"`{bad['command']}`")) + " |"

@@ -56,12 +56,11 @@ class Ranks(Campaign):
     name = "ranks"
     title = "Jobs of many ranks"
     about = (
-        f"Two runs of a job of {STEPS} steps and {LAYERS} tensors a step and rank, with ranks that hold shards and "
-        "ranks that hold replicas; half of the layers of one rank, drawn by the seed, are 20 % too large. `compare` "
-        "must name that rank in its sentence.",
-        f"`s` and `MB` are time and memory of one process, `Ray s` the time on a cluster of {NODES} nodes of one core "
-        "in the same machine, start of the driver included; its report must be the same bytes. `ms a part` is what "
-        "the cluster took longer, a part. A part is one rank and step.",
+        f"Two runs of a job of {STEPS} steps and {LAYERS} tensors a step and rank, shards and replicas; half of the "
+        "layers of one rank are 20 % too large. `compare` must name that rank.",
+        f"`s` and `MB` are of one process, `Ray s` of a cluster of {NODES} nodes of one core in the same machine, "
+        "start included; its report must be the same bytes. `ms a part` is what the cluster took longer. A part is "
+        "one rank and step.",
     )
     weight = 0.5
     timeout_s = 1800.0

@@ -37,9 +37,9 @@ class Trained(Verdicts):
     name = "trained"
     title = "Verdicts on a trained model"
     about: tuple[str, ...] = (
-        "As above, of SmolLM2-135M-Instruct (30 layers) in place of models with random weights, with texts of prose, "
-        "of a chat template, of code, of six tokens and of 1100: healthy pairs of types, kernels, caches, ports of "
-        "its matrices and rewritten modules, and one planted fault of each kind that the laboratory has.",
+        "As for random weights, of SmolLM2-135M-Instruct (30 layers) on texts of prose, of a chat template, of code, "
+        "of six tokens and of 1100: healthy pairs of types, kernels, caches, ports of its matrices and rewritten "
+        "modules, and one planted fault of each kind.",
     )
     weight = 2
     timeout_s = 600

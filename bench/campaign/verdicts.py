@@ -109,17 +109,16 @@ class Verdicts(Campaign):
     name = "verdicts"
     title = "Verdicts on planted faults and healthy pairs"
     about: tuple[str, ...] = (
-        "Each case is a model of the fault laboratory (docs/localisation.md) with a planted fault, or a healthy pair. "
-        "It is judged once a level, with less and less of the run under test captured.",
+        "Each case is a model of the fault laboratory (docs/localisation.md) with a planted fault, or a healthy "
+        "pair. It is judged once a level, with less and less of the run under test captured.",
         "Planted faults: *named*, the module with the fault or something inside it is named first; *misnamed*, "
-        "something else is; *called clean*; *not judged*, the verdict says that it cannot judge. Runs that are no "
-        "pair, such as those of other tokens, are right when they are not judged. A fault that is called clean and, "
-        "planted in the fp32 model, moves its output by a smaller share than the verdict says it would have seen "
-        "(its power) counts as *clean, below power* and is listed.",
-        "Healthy pairs differ by precision, threads, library, batch, kind of attention or chunks: *clean*, *false "
-        "alarm*, or *healthy, not judged*. Misnamed, called clean and false alarms are mistakes.",
-        "The lines are the same verdicts, counted by level, by family, by kind of fault and by pair. The last columns "
-        "are the clean audit: how many at each level were called clean, of how many.",
+        "something else is; *called clean*; *not judged*, which is right for runs that are no pair. A fault that is "
+        "called clean and moves the output of the fp32 model by less than the verdict's power is *clean, below "
+        "power*.",
+        "Healthy pairs differ by precision, threads, library, batch, kind of attention or chunks. Misnamed, called "
+        "clean and *false alarm* are mistakes.",
+        "The JSON file has the same verdicts by family, kind of fault and pair, and how many at each level were "
+        "called clean.",
     )
     weight = 5
     timeout_s = 300
@@ -207,8 +206,8 @@ class HealthyPairs(Verdicts):
     name = "healthy"
     title = "Verdicts on healthy pairs alone"
     about: tuple[str, ...] = (
-        "As above, without planted faults: for the rate of false alarms, and how many healthy pairs are called clean. "
-        "Pairs whose shapes differ (batch, chunked, static) may not be called clean from everything that was captured.",
+        "As for planted faults, without them. Pairs whose shapes differ (batch, chunked, static) may not be called "
+        "clean from everything that was captured.",
     )
     weight = 2
 

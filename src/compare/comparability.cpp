@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collects whether a capture lost tensors or did not finish, and which tensors of golden have no
+// partner or one by values alone: a sentence for each kind, with the first of them by name.
 #include "compare/comparability.hpp"
 
 #include <fnmatch.h>

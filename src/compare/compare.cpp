@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pairs of all sheets become tasks first, so that a pair that several levels show is compared once.
+// Rows are then computed here or elsewhere, judged, put into their sheets and noted.
 #include "compare/compare.hpp"
 
 #include <malloc.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each test asks for less than two halves of one variance can explain: the correlation of the
+// values where they were compared, else extremes in standard deviations and sketches of the
+// statistics.
 #include "compare/contradiction.hpp"
 
 #include <algorithm>
@@ -51,7 +54,7 @@ bool extremes_contradict(const stats::TensorStats& golden, const stats::TensorSt
   return !same_sign && !turned;
 }
 
-/// The sketch of as many ones.
+/// The sketch of `count` ones: times the mean it is what the mean adds to a sketch.
 std::array<double, stats::kSketchBuckets> sketch_of_ones(int64_t count) {
   std::array<double, stats::kSketchBuckets> sums{};
   constexpr auto kBuckets = static_cast<int64_t>(stats::kSketchBuckets);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Looks at what the paths are, opens them as runs, and chooses levels, statistics, weights or
+// graphs from what they hold.
 #include "compare/dispatch.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Renames the file's records to the checkpoint's, takes stacked experts apart, undoes what the
+// converter does to rows and norms, and holds each block against what rounding to it may do.
 #include "compare/gguf_weights.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the rules of a thresholds file, refuses unknown keys and impossible limits with the nearest
+// key, and finds the first rule that matches a row.
 #include "compare/limits.hpp"
 
 #include <fnmatch.h>

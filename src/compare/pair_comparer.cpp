@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Describes both sides, takes equal digests as they are, else reads the tensors and measures them,
+// brings columns of two engines into one order, and judges the row.
 #include "compare/pair_comparer.hpp"
 
 #include <algorithm>

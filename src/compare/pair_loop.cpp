@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Large pairs run one after another, each with all threads; then the small ones side by side with
+// one thread each.
 #include "compare/pair_loop.hpp"
 
 #include <mutex>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What travels to a node and back is packed by one transfer() for each type, which writes and
+// reads. Pairs with a tensor that no file holds as it is are compared here.
 #include "compare/parts.hpp"
 
 #include <algorithm>

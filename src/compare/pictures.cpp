@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Holds drafts of the worst pairs so far up to a limit of bytes, and makes pictures of those that
+// are left at the end; what the user asked for is made at once.
 #include "compare/pictures.hpp"
 
 #include <iterator>

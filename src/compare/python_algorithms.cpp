@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tensors go to the helper through files that both processes see, requests and answers as lines of
+// JSON. A helper that ends or is silent for too long costs its row, and the next row starts
+// another.
 #include "compare/python_algorithms.hpp"
 
 #include <sys/mman.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A thread looks at the resident file pages of the process, and gives those of watched mappings
+// back to the kernel when they are above the limit.
 #include "compare/resident.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Maps each large file of a run once and has its range watched. Small files, remote ones and those
+// beyond a number of mappings are left to whoever reads them.
 #include "compare/resident_files.hpp"
 
 #include <map>

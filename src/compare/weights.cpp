@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pairs names, brings each side to float (de-quantised, or a GGUF file's values in the checkpoint's
+// order), compares, and says whether rounding explains the difference.
 #include "compare/weights.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// raise() throws an Error through C++; the translator turns it into the exception that
+// assay.errors.make_error chooses.
 
 #include "python/binding/class.hpp"
 #include "python/module.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The extension module assay._core: errors and lent memory first, then files, runs, comparison and
+// topology, each by its own bind_*.cpp.
 #include "python/module.hpp"
 #include "python/binding/array.hpp"
 

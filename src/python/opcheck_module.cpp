@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The extension module assay._opcheck: verdicts, opcheck and the reference operators, by family.
 #include "python/binding/array.hpp"
 #include "python/module.hpp"
 #include "python/reference/operators.hpp"

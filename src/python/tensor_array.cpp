@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// An array made of a tensor keeps the tensor alive, a tensor made of an array borrows its memory.
+// Types that NumPy lacks are shown as unsigned integers of the same size.
 #include "python/tensor_array.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Blocks in use are locked in their file, so that no process gives them up; one that a thread
+// fetches is waited for by the others. When the folder is full, what was used longest ago goes
+// first.
 #include "remote/block_cache.hpp"
 
 #include <dirent.h>

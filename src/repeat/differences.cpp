@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pairs operators by their place, compares the digests of what they read and made, and keeps the
+// places where a difference begins. Memory in which one is known already is no news.
 #include "repeat/differences.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Operators whose inputs are equal for the row are judged by their outputs for it. Where an
+// operator or module chooses by content, or mixes rows, all that is inside is judged as one.
 #include "repeat/leaks.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Puts the findings of all groups (one for each number of threads) into one order, and makes the
+// sentences that are said of them.
 #include "repeat/outcome.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each further run is compared with the first at once; of those that differ one is kept. Findings
+// know the runs that have them, and equal ones of several layers are put together.
 #include "repeat/repetition.hpp"
 
 #include <algorithm>

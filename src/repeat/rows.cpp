@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Calls with n and n + 1 rows tell which axis of a tensor is the batch; the values tell whether the
+// rows lie one after another or interleaved.
 #include "repeat/rows.hpp"
 
 #include <algorithm>

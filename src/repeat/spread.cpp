@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One pass over both tensors in blocks. Differences are kept as numbers and in units in the last
+// place; one of a value that is not finite is infinite.
 #include "repeat/spread.hpp"
 
 #include <algorithm>

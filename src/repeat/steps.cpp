@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies the run, drops the records and operators of other steps, and numbers the rest from 0.
 #include "repeat/steps.hpp"
 
 #include <algorithm>

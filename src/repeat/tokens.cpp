@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pairs operators of both sides by module call and name, cuts their tensors down to the positions
+// that both have, and judges outputs whose inputs agree there.
 #include "repeat/tokens.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Takes the errors at each place of the model over all ranks, finds how far healthy ranks are
+// apart, and names those with too many rows beyond it.
 #include "report/rank_errors.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Text and JSON are made of one Outcome; equal layers share a line in both.
 #include "report/repeat_text.hpp"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A place has the same keys wherever it stands; numbers that are not finite are null.
 #include "report/rows_json.hpp"
 
 #include <cmath>

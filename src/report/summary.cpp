@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each section is a group of rows of one table; names in it link to the rows of the other sheets.
 #include "report/summary.hpp"
 
 #include <algorithm>

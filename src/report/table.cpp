@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The cells of a row are made when the row is written, so that no table of millions of rows is
+// held. A few threads make texts of blocks of rows, which are written in order.
 #include "report/table.hpp"
 
 #include <algorithm>

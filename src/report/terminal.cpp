@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Puts the screen together from its parts, from the heading to the paths of the files; two files of
+// one or of many tensors have screens of their own.
 #include "report/terminal.hpp"
 
 #include <algorithm>

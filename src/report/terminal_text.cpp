@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names lose parts in their middle: the number of the layer and the last part stay. Sentences are
+// broken at blanks, and numbers shortened.
 #include "report/terminal_text.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One function for each group of keys; verdict_json() puts them into the order of the file.
 #include "report/verdict_json.hpp"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists that were asked for, then remarks, then the sentence in its colour.
 #include "report/verdict_terminal.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sheets are written row by row into a zip. Texts stand in their cells, so there is no table of
+// shared strings; a table with more rows than a sheet takes goes on in the next one.
 #include "report/xlsx.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One row for each name that `--compat` takes: the conventions of its comparison and the style of
+// its report.
 #include "vendor/compat.hpp"
 
 #include "vendor/ait/metrics.hpp"

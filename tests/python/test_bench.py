@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench import claims, report  # noqa: E402
+from bench import claims, report, tables  # noqa: E402
 
 
 def load(relative: str):
@@ -127,22 +127,40 @@ def test_another_file_is_refused(tmp_path):
     assert str(other) in done.stderr
 
 
-def test_tables_are_published_into_the_pages_that_have_a_place_for_them(tmp_path):
-    sys.path.insert(0, str(ROOT))
-    from bench import report
+MACHINE = dict.fromkeys(("date", "cores", "cpu", "simd", "memory", "kernel", "python"), "x")
 
-    run = load("bench/run.py")
+
+def test_tables_are_published_into_the_pages_that_have_a_place_for_them(tmp_path):
     pages = {"a.md": "# A\n<!-- table one -->\nold\n<!-- end one -->\nafter\n", "b.md": "# B\n"}
     for name, text in pages.items():
         (tmp_path / name).write_text(text)
-    machine = dict.fromkeys(("date", "cores", "cpu", "simd", "memory", "kernel", "python"), "x")
     note = "a note " * 20 + "with `code in one piece`"
-    section = report.Section("one", "One", ["", "ms"], [report.Row("r", {"ms": "1"})], [note], machine)
-    assert run.publish(tmp_path, {"one": section, "other": section}) == ["one"]
+    section = report.Section("one", "One", ["", "ms"], [report.Row("r", {"ms": "1"})], [note], MACHINE)
+    tables.publish(tmp_path, {"one": section, "other": report.Section("other", "Other", ["", "ms"], machine=MACHINE)})
     published = (tmp_path / "a.md").read_text()
     assert "| r | 1 |" in published and "old" not in published and published.endswith("<!-- end one -->\nafter\n")
     assert max(len(line) for line in published.splitlines()) <= 120 and "`code in one piece`" in published
     assert (tmp_path / "b.md").read_text() == pages["b.md"]
+    assert tables.load(tmp_path)["one"] == section and list(tables.load(tmp_path)) == ["one", "other"]
+
+
+def test_a_summary_has_a_line_a_variant_and_a_column_a_model():
+    rows = [
+        report.Row("S: none", {"ratio": "1"}),
+        report.Row("S: full", {"ratio": "1.2", "fastest": "1.1", "MB": "3"}, goal="1.0"),
+        report.Row("M: full", {"ratio": "1.3"}),
+    ]
+    section = report.Section("one", "One", ["", "ratio", "fastest", "MB"], rows, ["a note"], MACHINE)
+    shown = tables.Summary(("ratio", "fastest"), ": full", turned=True).of(section)
+    assert report.to_markdown(shown).splitlines()[2:] == [
+        "|  | S | M |",
+        "| --- | --- | --- |",
+        "| full | 1.2 (1.1) | 1.3 |",
+    ]
+    plain = tables.Summary(("MB",)).of(section)
+    assert report.to_markdown(plain).splitlines()[2:] == [
+        "|  | MB |", "| --- | --- |", "| S: none |  |", "| S: full | 3 |", "| M: full |  |"
+    ]  # fmt: skip
 
 
 def test_claims_are_the_judged_rows_of_what_was_published_last(tmp_path):
@@ -156,28 +174,28 @@ def test_claims_are_the_judged_rows_of_what_was_published_last(tmp_path):
                 found.rows[-1].judge(figure, goal, met)
         return found
 
-    results, page = tmp_path / "speed.json", tmp_path / "page.md"
+    page = tmp_path.parent / f"{tmp_path.name}.md"
     page.write_text(
         "A\n<!-- claims missed -->\nold\n<!-- end missed -->\nB\n<!-- claims reached -->\n<!-- end reached -->\nC\n"
     )
-    claims.record(
-        results, [section("old", ("gone", "1", "2", True)), section("write", ("strict full", "9 %", "8 %", True))]
+    again = section(
+        "old",
+        ("S: full", "1.20", "1.10", False),
+        ("M: full", "1.00", "1.10", True),
+        ("S: none", "", "", None),
+        ("S: statistics", "1.01", "1.10", None),
+        cells={"S: full": {"of minima": "1.15"}},
+    )
+    tables.publish(
+        tmp_path,
+        {
+            "old": section("old", ("gone", "1", "2", True)),
+            "write": section("write", ("strict full", "9 %", "8 %", True)),
+        },
     )
     # A section that is measured again takes the place of what it had.
-    claims.record(
-        results,
-        [
-            section(
-                "old",
-                ("S: full", "1.20", "1.10", False),
-                ("M: full", "1.00", "1.10", True),
-                ("S: none", "", "", None),
-                ("S: statistics", "1.01", "1.10", None),
-                cells={"S: full": {"of minima": "1.15"}},
-            )
-        ],
-    )
-    claims.write_page(results, page)
+    tables.publish(tmp_path, {"old": again})
+    claims.write_page(tables.load(tmp_path), page)
     text = page.read_text()
     missed, reached = text.split("B\n")
     assert missed.startswith("A\n") and reached.endswith("C\n") and "gone" not in text and "none" not in text
@@ -186,12 +204,14 @@ def test_claims_are_the_judged_rows_of_what_was_published_last(tmp_path):
     assert "| strict full | 9 % | 8 % | `bench write` | 0123abcd, 01-02 |" in reached and "full: S" not in reached
 
 
-def test_the_published_page_is_made_from_the_published_figures(tmp_path):
-    published = ROOT / "docs" / "benchmarks.md"
-    results = ROOT / "docs" / "benchmarks" / "speed.json"
+def test_the_published_pages_are_made_from_the_published_figures(tmp_path):
+    folder = ROOT / "docs" / "benchmarks"
+    sections = tables.load(folder)
     made = tmp_path / "benchmarks.md"
-    made.write_text(published.read_text())
-    claims.write_page(results, made)
-    assert made.read_text() == published.read_text()
-    missed = [claim for claim in claims.claims_of(json.loads(results.read_text())["sections"]) if not claim.is_reached]
+    made.write_text((ROOT / "docs" / "benchmarks.md").read_text())
+    claims.write_page(sections, made)
+    assert made.read_text() == (ROOT / "docs" / "benchmarks.md").read_text()
+    for page in folder.glob("*.md"):
+        assert tables.drawn(page.read_text(), sections) == page.read_text(), page
+    missed = [claim for claim in claims.claims_of(sections) if not claim.is_reached]
     assert [claim.name for claim in missed if not claim.limit] == []

@@ -355,7 +355,7 @@ def test_results_are_published_as_json_and_page(tmp_path: Path, state: Path) -> 
     text = (tmp_path / "docs" / "campaign.md").read_text()
     assert "Commit `abc1234-dirty`, with changes that are not committed" in text
     assert "| all \\| of them | 3 |" in text
-    assert "| failed | s1-1 | failed \\| as asked | `" in text
+    assert "| failed | failed \\| as asked | `" in text
     assert "--repeat counting/s1-1` |" in text
 
 
@@ -756,19 +756,22 @@ def test_a_table_says_what_its_columns_mean(tmp_path: Path) -> None:
     assert "- Cases are counted." in page.render([data])
 
 
-def test_rows_by_kind_and_family_stay_in_the_json_file(tmp_path: Path) -> None:
+def test_rows_by_kind_and_family_and_counts_of_zero_stay_in_the_json_file(tmp_path: Path) -> None:
     header = {"commit": "c", "version": "1", "seed": 1, "started": "then", "machine": machine(), "load": 0.0}
     data = page.summary(Counting(tmp_path), header, [], lambda result: "", 0.0)
-    # given two rows that split the first one up, and more mistakes than are read
+    # given two rows that split the first one up, counts of zero and of the audit, and more mistakes than are read
     row = data["table"]["rows"][0]
+    row["cells"] |= {"misnamed": "", "clean at O": "1 of 2"}
+    data["table"]["columns"] += ["misnamed", "clean at O"]
     data["table"]["rows"] = [row, {**row, "name": "family llama"}, {**row, "name": "fault shifted"}]
-    data["bad"] = [{"case": f"c{i}", "outcome": MISTAKE, "reason": "", "command": ""} for i in range(30)]
+    bad = [{"case": f"c{i}", "outcome": MISTAKE, "reason": "a; b; c; d", "command": f"do c{i}"} for i in range(30)]
+    data["bad"] = [{**bad[0], "outcome": OK, "command": "do well"}, *bad]
     text = page.render([data])
     # then
     assert "family llama" not in text and "fault shifted" not in text
-    assert "(results/counting.json) has the same for each kind and family: 2 rows more." in text
-    assert "| mistake | c11 |" in text and "| mistake | c12 |" not in text
-    assert "(results/counting.json) lists all 30." in text
+    assert "misnamed" not in text and "clean at O" not in text
+    assert "| mistake | a; b | `do c1` |" in text and "do c2" not in text and "do well" not in text
+    assert "(results/counting.json) has 2 more rows by kind and family and all 31 listed cases." in text
 
 
 def machine() -> dict[str, str]:

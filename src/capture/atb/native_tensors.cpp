@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each process folder of the dump is one Process: a session of the native layout with the lines of
+// its records. Bytes that were seen in the last steps are not written again, only named
+// (KnownValues).
 #include "capture/atb/native_tensors.hpp"
 
 #include <pthread.h>

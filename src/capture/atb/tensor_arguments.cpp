@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The library hands over shape and type as texts. What cannot be read gives nothing, never a guess.
 #include "capture/atb/tensor_arguments.hpp"
 
 #include "base/numbers.hpp"

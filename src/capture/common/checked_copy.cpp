@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads with process_vm_readv of our own process. Where a container forbids that call, the memory
+// goes through a pipe in pieces, which fails in the same way instead of ending the host.
 #include "capture/common/checked_copy.hpp"
 
 #include <fcntl.h>

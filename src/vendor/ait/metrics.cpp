@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One pass in blocks. Values are rounded to float32 where the original did so, and a cosine is a
+// text, as in its report.
 #include "vendor/ait/metrics.hpp"
 
 #include <algorithm>

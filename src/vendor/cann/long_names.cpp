@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The new name is a UUID of version 3 in the name space DNS, so MD5 (RFC 1321) is here, too; which
+// file it stands for is noted in mapping.csv.
 #include "vendor/cann/long_names.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lines look as those of Python's logging in the original; values as Python's repr() shows them.
 #include "vendor/msit/log.hpp"
 
 #include <sys/time.h>
