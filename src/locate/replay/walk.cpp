@@ -74,9 +74,12 @@ class Walker {
     }
     judge_around_open_orders();
     closed_ = close_openings(scene_, replay_, *values_, &judged_);
+    const std::set<size_t> telling = telling_arguments();
     if (options_.stopped()) return fail(Errc::Interrupted, "interrupted");
     find_path();
-    return collect();
+    Walk walk = collect();
+    walk.telling_arguments = telling;
+    return walk;
   }
 
  private:
@@ -353,6 +356,29 @@ class Walker {
   static std::string output_text(const ModuleCall& call, const Use& use) {
     return (use.slot.empty() ? std::string("its result") : use.slot.str()) + ", step " +
            std::to_string(call.step);
+  }
+
+  /// Arguments of mine that explain the first wrong value which golden makes with its own.
+  [[nodiscard]] std::set<size_t> telling_arguments() const {
+    constexpr double kExplained = 0.5;     // of the value's error
+    std::map<size_t, size_t> first_wrong;  // by operator of golden
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (!judged_[i].finding || closed_.values[i]) continue;
+      for (const size_t op : judged_[i].operators) first_wrong.try_emplace(op, i);
+    }
+    std::set<size_t> telling;
+    for (const OtherArgument& one : options_.other_arguments) {
+      const auto wrong = first_wrong.find(one.golden);
+      if (wrong == first_wrong.end() || options_.stopped()) continue;
+      Substitutes others;
+      others.arguments.emplace(one.golden, one.mine);
+      const Judged with =
+          make_value_judge(scene_, replay_, FarOnes::Left, std::move(others))->judge(wrong->second);
+      if (with.step.reason.empty() &&
+          with.step.err_own <= kExplained * judged_[wrong->second].step.err_own)
+        telling.insert(one.mine);
+    }
+    return telling;
   }
 
   void keep_reference(size_t i, Walk* walk) const {

@@ -31,7 +31,6 @@ constexpr int64_t kLeast = 8;
 constexpr int64_t kMost = int64_t{1} << 24;
 // Permutations of more blocks than this are not searched for.
 constexpr int64_t kMostBlocks = 256;
-constexpr const char* kRanges = "ranges";  // of rows, which are not said to be heads
 
 std::string number(double value) {
   char text[32];
@@ -79,12 +78,11 @@ double relative(double part, double whole) {
 
 class Search {
  public:
-  Search(Wide right, Wide wrong, double floor, std::span<const int64_t> heads, int ranks)
+  Search(Wide right, Wide wrong, double floor, std::span<const int64_t> parts)
       : right_(std::move(right)),
         wrong_(std::move(wrong)),
         limit_(std::max(2 * floor, kTiny)),
-        heads_(heads.begin(), heads.end()),
-        ranks_(ranks) {}
+        parts_(parts.begin(), parts.end()) {}
 
   Hypothesis run() {
     if (!prepare()) return {};
@@ -161,16 +159,7 @@ class Search {
 
   bool try_factor() {
     if (slope_ == 0) return false;
-    return offer(error_after_factor(slope_), [&] {
-      const double off = std::max(limit_, 1e-3);
-      if (ranks_ > 1 && std::fabs(slope_ * ranks_ - 1) <= off)
-        return "a factor 1/" + std::to_string(ranks_) + ": the sum over the " +
-               std::to_string(ranks_) + " ranks is missing";
-      if (ranks_ > 1 && std::fabs(slope_ / ranks_ - 1) <= off)
-        return "a factor " + std::to_string(ranks_) + ": summed over the " +
-               std::to_string(ranks_) + " ranks once too often";
-      return "a constant factor " + number(slope_);
-    });
+    return offer(error_after_factor(slope_), [&] { return "a constant factor " + number(slope_); });
   }
 
   bool try_constant() {
@@ -186,11 +175,6 @@ class Search {
 
   [[nodiscard]] bool has_witnesses(const Axis& axis) const {
     return axis.size > 1 && axis.outer * axis.inner >= kWitnesses;
-  }
-
-  /// What is alike for all tokens is a parameter's doing.
-  [[nodiscard]] std::string of_features(size_t axis, const std::string& parameter) const {
-    return axis + 1 == shape().size() ? ": a " + parameter + " is missing, or another one" : "";
   }
 
   /// A factor for every place of an axis: a missing or wrong weight of a norm, a scale of a
@@ -211,10 +195,7 @@ class Search {
         return factor == 0 ? 0 : wrong(i) / factor;
       });
       if (places_that_are_wrong(axis).size() < products.size()) continue;  // told better by place
-      offer(error, [&] {
-        return "every place of " + axis_text(k) + " has a factor of its own" +
-               of_features(k, "weight");
-      });
+      offer(error, [&] { return "every place of " + axis_text(k) + " has a factor of its own"; });
     }
   }
 
@@ -229,10 +210,8 @@ class Search {
       });
       for (double& mean : means) mean /= static_cast<double>(axis.outer * axis.inner);
       if (2 * places_that_are_wrong(axis).size() < means.size()) continue;  // told better by place
-      offer(error_of([&](int64_t i) { return wrong(i) - means[axis.place_of(i)]; }), [&] {
-        return "the difference is the same number for each place of " + axis_text(k) +
-               of_features(k, "bias");
-      });
+      offer(error_of([&](int64_t i) { return wrong(i) - means[axis.place_of(i)]; }),
+            [&] { return "every place of " + axis_text(k) + " has a number of its own added"; });
     }
   }
 
@@ -244,16 +223,12 @@ class Search {
     try_transpose();
     for (size_t k = 0; k < rank; ++k) try_shift(k);
     if (rank == 0) return;
-    for (const int64_t heads : heads_) {
-      if (rank == 2) try_blocks(0, heads, kRanges);  // a matrix has the heads it makes in its rows
-      try_blocks(rank - 1, heads, "heads");
-      try_interleaved(heads);
-    }
-    try_blocks(rank - 1, 2, "halves");
-    try_interleaved(1);
     for (size_t k = 0; k < rank; ++k) {
-      if (ranks_ > 1) try_blocks(k, ranks_, "parts of the ranks");
+      for (const int64_t parts : parts_) try_blocks(k, parts);
+      try_blocks(k, 2);
     }
+    for (const int64_t parts : parts_) try_interleaved(parts);
+    try_interleaved(1);
     try_fractal();
   }
 
@@ -353,7 +328,7 @@ class Search {
     return order;
   }
 
-  void try_blocks(size_t k, int64_t blocks, const std::string& what) {
+  void try_blocks(size_t k, int64_t blocks) {
     const Axis axis = around(shape(), k);
     if (blocks < 2 || blocks > kMostBlocks || axis.size % blocks != 0) return;
     const std::vector<int64_t> order = order_of_blocks(axis, blocks);
@@ -364,28 +339,22 @@ class Search {
       return (block / blocks * blocks + order[static_cast<size_t>(block % blocks)]) * length +
              i % length;
     });
-    offer(error, [&] { return order_sentence(order, what, k); });
+    offer(error, [&] { return order_sentence(order, k); });
   }
 
-  [[nodiscard]] std::string order_sentence(const std::vector<int64_t>& order,
-                                           const std::string& what, size_t k) const {
+  [[nodiscard]] std::string order_sentence(const std::vector<int64_t>& order, size_t k) const {
     std::vector<size_t> moved;
     for (size_t i = 0; i < order.size(); ++i) {
       if (order[i] != static_cast<int64_t>(i)) moved.push_back(i);
     }
-    const std::string where = " of " + axis_text(k);
-    if (what == kRanges) {
-      if (moved.size() != 2) return "parts" + where + " stand in another order";
-      const int64_t length = shape()[k] / static_cast<int64_t>(order.size());
-      return range_text(order[moved[1]] * length, length) + " and " +
-             range_text(order[moved[0]] * length, length) + where + " are exchanged";
-    }
-    if (order.size() == 2) return "the two " + what + where + " are exchanged";
+    const int64_t length = shape()[k] / static_cast<int64_t>(order.size());
     if (moved.size() == 2)
-      return what + " " + std::to_string(moved[0]) + " and " + std::to_string(moved[1]) + where +
+      return range_text(order[moved[1]] * length, length) + " and " +
+             range_text(order[moved[0]] * length, length) + " of " + axis_text(k) +
              " are exchanged";
-    if (order.size() > 16) return "the " + what + where + " stand in another order";
-    std::string text = "the " + what + where + " stand in the order";
+    const std::string parts = std::to_string(order.size()) + " parts of " + axis_text(k);
+    if (order.size() > 16) return "the " + parts + " stand in another order";
+    std::string text = "the " + parts + " stand in the order";
     for (size_t i = 0; i < order.size(); ++i)
       text += (i == 0 ? " " : ", ") + std::to_string(order[i]);
     return text;
@@ -401,31 +370,33 @@ class Search {
   }
 
   /// 2 or 3 parts (gate and up; query, key and value) one after the other, or by turns: value by
-  /// value within each of the heads, or head by head.
-  void try_interleaved(int64_t heads) {
+  /// value within each of some groups (heads), or group by group.
+  void try_interleaved(int64_t groups) {
     const int64_t size = shape()[shape().size() - 1];
-    if (heads < 1 || size % heads != 0) return;
+    if (groups < 1 || size % groups != 0) return;
+    const std::string counted = std::to_string(groups) + " parts of the last axis";
+    const std::string each = groups > 1 ? "each of " + counted : "the last axis";
     for (const int64_t parts : {int64_t{2}, int64_t{3}}) {
-      const int64_t places = size / heads;
-      const std::string each = heads > 1 ? " of each head" : " of the last axis";
+      const int64_t places = size / groups;
       const std::string named = parts == 2 ? "halves" : "thirds";
-      if (places % parts == 0 && places > parts) {
-        const int64_t length = places / parts;
+      if (places % parts != 0) continue;
+      const int64_t length = places / parts;
+      if (length > 1) {
         // right [parts, length], wrong [length, parts].
         offer(error_after_regroup(parts, length, 1),
-              [&] { return "the " + named + each + " are interleaved"; });
+              [&] { return "the " + named + " of " + each + " are interleaved"; });
         if (length != parts)
           offer(error_after_regroup(length, parts, 1),
-                [&] { return "the interleaved places" + each + " stand as " + named; });
+                [&] { return "the interleaved places of " + each + " stand as " + named; });
       }
-      if (heads > 1 && places % parts == 0) {
-        const int64_t length = places / parts;
-        offer(error_after_regroup(parts, heads, length),
-              [&] { return "the " + named + " of the last axis are interleaved head by head"; });
-        if (heads != parts)
-          offer(error_after_regroup(heads, parts, length), [&] {
-            return "the " + named + " of the heads stand one after the other, not head by head";
-          });
+      if (groups > 1) {
+        offer(error_after_regroup(parts, groups, length), [&] {
+          return "the " + named + " of the last axis are interleaved in " + std::to_string(groups) +
+                 " parts";
+        });
+        if (groups != parts)
+          offer(error_after_regroup(groups, parts, length),
+                [&] { return "the " + named + " of " + counted + " stand one after the other"; });
       }
     }
   }
@@ -536,9 +507,8 @@ class Search {
     }
     const int64_t places = count() / (size * size) * (size * (size - 1) / 2);
     if (elsewhere == 0 && 2 * above > places)
-      return offer_place(error_without(is_above), [] {
-        return std::string("only above the diagonal: the causal mask is missing, or another one");
-      });
+      return offer_place(error_without(is_above),
+                         [] { return std::string("only values above the diagonal differ"); });
     return false;
   }
 
@@ -628,8 +598,7 @@ class Search {
   Wide right_;
   Wide wrong_;
   double limit_;
-  std::vector<int64_t> heads_;
-  int ranks_;
+  std::vector<int64_t> parts_;
   double right_square_ = 0;
   double wrong_square_ = 0;
   double slope_ = 0;
@@ -656,7 +625,7 @@ bool is_transposed_shape(const Dims& a, const Dims& b) {
 }  // namespace
 
 Hypothesis explain(const TensorView& right, const TensorView& wrong, double floor,
-                   std::span<const int64_t> heads, int ranks) {
+                   std::span<const int64_t> parts) {
   TensorView other = wrong;
   const bool turned = is_transposed_shape(right.shape, wrong.shape);
   if (turned) {
@@ -668,8 +637,7 @@ Hypothesis explain(const TensorView& right, const TensorView& wrong, double floo
   const Result<Wide> reference = reference::widen(leading(right));
   const Result<Wide> mine = reference::widen(leading(other));
   if (!reference || !mine) return {};  // no real numbers: nothing to say about them
-  if (!turned)
-    return Search(*reference, *mine, std::isfinite(floor) ? floor : 0, heads, ranks).run();
+  if (!turned) return Search(*reference, *mine, std::isfinite(floor) ? floor : 0, parts).run();
   double sum = 0;
   double square = 0;
   for (size_t i = 0; i < reference->values.size(); ++i) {

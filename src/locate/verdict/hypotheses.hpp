@@ -8,7 +8,7 @@
 namespace assay::locate {
 
 struct Hypothesis {
-  // "a constant factor 1.03", "heads 2 and 3 are exchanged"; empty: none explains it
+  // "a constant factor 1.03", "[0, 8) and [8, 16) of axis 1 are exchanged"; empty: none
   std::string sentence;
   double error = NAN;  // relative L2 that is left when it is undone
 };
@@ -16,9 +16,8 @@ struct Hypothesis {
 /// right   the reference, or golden's tensor
 /// wrong   of the run under test
 /// floor   relative L2 that rounding explains
-/// heads   divisors of the last axis to try as number of heads; may be empty
-/// ranks   number of ranks of the run, for a missing sum
+/// parts   equal parts of an axis whose order is tried; may be empty
 [[nodiscard]] Hypothesis explain(const TensorView& right, const TensorView& wrong, double floor,
-                                 std::span<const int64_t> heads, int ranks);
+                                 std::span<const int64_t> parts);
 
 }  // namespace assay::locate

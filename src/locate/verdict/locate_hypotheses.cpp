@@ -11,7 +11,6 @@
 #include "locate/noise/narrow_products.hpp"
 #include "locate/verdict/hypotheses.hpp"
 #include "measure/metrics.hpp"
-#include "pair/ranks.hpp"
 #include "run/load.hpp"
 
 namespace assay::locate {
@@ -21,14 +20,14 @@ constexpr size_t kCandidates = 4;  // that a screen shows
 constexpr int64_t kMaxElements = int64_t{1} << 24;
 constexpr double kOneRounding = kRoundingL2 / 256;  // relative L2 of a tensor rounded to bfloat16
 
-// Numbers of heads that a last axis may consist of.
-std::vector<int64_t> possible_heads(const TensorView& view) {
-  std::vector<int64_t> heads;
-  if (view.shape.empty()) return heads;
+// Numbers of equal parts, as heads, that a last axis may consist of.
+std::vector<int64_t> possible_parts(const TensorView& view) {
+  std::vector<int64_t> parts;
+  if (view.shape.empty()) return parts;
   const int64_t width = view.shape[view.shape.size() - 1];
   for (int64_t count = 2; count <= 128 && count * 2 <= width; ++count)
-    if (width % count == 0) heads.push_back(count);
-  return heads;
+    if (width % count == 0) parts.push_back(count);
+  return parts;
 }
 
 std::optional<Tensor> tensor_of(const run::Run& run, size_t record) {
@@ -85,7 +84,6 @@ double floor_of(const Finding& finding) {
 
 void add_hypotheses(const Program& golden, const Program& mine,
                     const std::map<size_t, Tensor>& references, Verdict* verdict) {
-  const auto ranks = static_cast<int>(pair::ranks_of(*mine.run).size());
   for (size_t i = 0; i < std::min(kCandidates, verdict->candidates.size()); ++i) {
     Finding& finding = verdict->candidates[i];
     const bool besides =
@@ -96,8 +94,7 @@ void add_hypotheses(const Program& golden, const Program& mine,
     const std::optional<Tensor> right = right_of(golden, mine, references, finding);
     if (!right) continue;
     finding.hypothesis =
-        explain(right->view, wrong->view, floor_of(finding), possible_heads(wrong->view), ranks)
-            .sentence;
+        explain(right->view, wrong->view, floor_of(finding), possible_parts(wrong->view)).sentence;
     if (!besides) continue;
     finding.err_own = measure::relative_l2(right->view, wrong->view);
     finding.hypothesis = "written otherwise, and " +

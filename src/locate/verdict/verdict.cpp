@@ -304,17 +304,25 @@ class Composer {
     });
   }
 
+  // An argument that golden's program can be run with must explain what is wrong behind it.
+  bool may_be_cause(const Finding& one) const {
+    return one.kind != FindingKind::Attribute ||
+           stages_.walk->telling_arguments.contains(one.mine_operator);
+  }
+
   // The gap with the suspicion inside its owner that explains it best; it began where that one is.
   Finding with_cause(const Finding& gap, std::vector<bool>* confirmed) const {
     Finding result = gap;
     const Finding* best = nullptr;
     std::set<std::string_view> modules;
+    size_t differences = 0;
     for (size_t i = 0; i < suspicions_.size(); ++i) {
       const Finding& one = suspicions_[i];
       if (one.rank != gap.rank || one.step != gap.step || one.time > gap.time ||
-          !is_inside(one.module, gap.module) || (*confirmed)[i])
+          !is_inside(one.module, gap.module) || (*confirmed)[i] || !may_be_cause(one))
         continue;
       (*confirmed)[i] = true;
+      if (one.kind != FindingKind::Edge) ++differences;  // which comes of the others
       modules.insert(one.module);
       const bool behind_extra = best != nullptr && best->kind == FindingKind::Topology &&
                                 one.kind == FindingKind::Edge && best->module == one.module;
@@ -330,6 +338,8 @@ class Composer {
     result.mine_operator = best->mine_operator;
     result.golden_operator = best->golden_operator;
     result.cause = best->detail;
+    if (differences > 1)
+      result.cause += " and " + counted(differences - 1, "more difference") + " of the programs";
     if (result.hypothesis.empty()) result.hypothesis = best->hypothesis;
     if (result.confidence == Confidence::Low) result.confidence = Confidence::Medium;
     return result;
