@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sentence says besides a place is true: a cause that golden's program was run with."""
+"""What a sentence says besides a place is true: a cause that golden's program was run with, and how small an error
+could have been seen before it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
 
@@ -118,3 +121,35 @@ def test_an_argument_that_makes_the_error_is_the_cause(tmp_path: Path) -> None:
     # then
     assert verdict.candidates[0].module == "layers.1", verdict.sentence
     assert "is_causal" in verdict.sentence, verdict.sentence
+
+
+# ---- what is said of all before it has a power
+
+
+def times(factor: float) -> Callable[[Any, Any, torch.Tensor], torch.Tensor]:
+    return lambda _, __, result: result * factor
+
+
+def test_what_is_said_of_all_before_it_is_what_would_have_been_seen(tmp_path: Path) -> None:
+    model = families.build("llama", 3)
+    golden = captured(model, tmp_path / "golden")
+
+    def judged(name: str, queries: float) -> assay.Verdict:
+        """Of 8 % in the values of a layer, and so much in its queries."""
+        mine = families.narrowed(model, torch.bfloat16)
+        attention = mine.get_submodule("model.layers.1.self_attn")
+        attention.get_submodule("q_proj").register_forward_hook(times(1 + queries))
+        attention.get_submodule("v_proj").register_forward_hook(times(1.08))
+        return assay.locate(golden, captured(mine, tmp_path / name, "module"))
+
+    # given an error in front that rounding hides; when the other one is named
+    hidden = judged("hidden", 0.003)
+    assert hidden.candidates[0].module == "model.layers.1.self_attn.v_proj"
+    # then the sentence says how large it would have to be
+    said = re.search(r"nothing before it is wrong \(errors above ([0-9.]+) % of a value would", hidden.sentence)
+    assert said and 0.003 < float(said[1]) / 100 < 0.03, hidden.sentence
+    # and where it is as large it does not say so
+    seen = judged("seen", 2 * float(said[1]) / 100)
+    assert any(one.module.endswith("self_attn.q_proj") for one in seen.candidates)
+    assert "nothing before it is wrong" not in seen.sentence
+    assert "1 place before it differs, too, with less effect" in seen.sentence or "q_proj" in seen.sentence
