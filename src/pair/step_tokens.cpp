@@ -34,7 +34,8 @@ bool is_embedding(std::string_view node) {
 struct Embedded {
   std::optional<size_t> ids;  // records
   std::optional<size_t> positions;
-  int64_t rows = 0;  // of the embedding's output
+  std::optional<size_t> mask;  // [sequences, tokens so far]
+  int64_t rows = 0;            // of the embedding's output
 };
 
 std::map<int64_t, Embedded> embedded_steps(const Run& run, int rank) {
@@ -51,6 +52,9 @@ std::map<int64_t, Embedded> embedded_steps(const Run& run, int rank) {
       std::optional<size_t>& positions = steps[record.step].positions;
       if (!positions) positions = i;
     }
+    if (input && record.bytes && record.slot.ends_with("attention_mask") && record.shape &&
+        record.shape->size() == 2 && !steps[record.step].mask)
+      steps[record.step].mask = i;
     if (record.call > 0 || !is_embedding(record.node)) continue;
     // An encoder beside a decoder: neither's tokens are the step's.
     if (!embedding.empty() && embedding != record.node) return {};
@@ -75,6 +79,28 @@ std::optional<int64_t> first_position(const std::vector<int64_t>& positions, int
     if (positions[i] != positions[0] + static_cast<int64_t>(i) % length) return std::nullopt;
   }
   return positions[0];
+}
+
+/// How many of the step's rows a mask hides in front of the text, the same of all sequences; 0 where
+/// it hides others, too.
+int64_t padding_of(const std::vector<int64_t>& mask, const StepTokens& step) {
+  const auto seen = static_cast<int64_t>(mask.size()) / step.sequences;
+  const auto shown = std::ranges::find_if(mask, [](int64_t value) { return value != 0; });
+  const int64_t hidden = shown - mask.begin();
+  if (seen < step.length() || hidden >= seen) return 0;
+  for (size_t i = 0; i < mask.size(); ++i) {
+    if ((mask[i] != 0) != (static_cast<int64_t>(i) % seen >= hidden)) return 0;
+  }
+  return std::max<int64_t>(hidden - (seen - step.length()), 0);
+}
+
+/// Leaves out the first of each sequence.
+void drop_first(int64_t dropped, int64_t length, std::vector<int64_t>* values) {
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < values->size(); ++i) {
+    if (static_cast<int64_t>(i) % length >= dropped) kept.push_back((*values)[i]);
+  }
+  *values = std::move(kept);
 }
 
 constexpr uint64_t kStart = 0x9e3779b97f4a7c15;
@@ -136,7 +162,9 @@ bool steps_agree(const std::vector<StepTokens>& golden, const StepColumns& golde
   for (size_t i = 0; i < golden.size(); ++i) {
     const auto other = std::ranges::find(mine, golden[i].step, &StepTokens::step);
     if (other == mine.end()) continue;
-    if (golden_columns[i] != mine_columns[static_cast<size_t>(other - mine.begin())]) return false;
+    if (golden[i].padding != other->padding ||
+        golden_columns[i] != mine_columns[static_cast<size_t>(other - mine.begin())])
+      return false;
   }
   return true;
 }
@@ -166,10 +194,12 @@ std::vector<StepRows> common_rows(const std::vector<StepTokens>& golden,
     std::ranges::sort(rows.mine);
     const StepTokens& g = golden[steps.first];
     const StepTokens& m = mine[steps.second];
+    for (int64_t& row : rows.golden) row += g.padding;
+    for (int64_t& row : rows.mine) row += m.padding;
     rows.golden_step = g.step;
     rows.mine_step = m.step;
-    rows.golden_count = g.length();
-    rows.mine_count = m.length();
+    rows.golden_count = g.padding + g.length();
+    rows.mine_count = m.padding + m.length();
     rows.golden_context = context_of(g);
     rows.mine_context = context_of(m);
     rows.sequences = g.sequences;
@@ -224,7 +254,7 @@ std::vector<StepTokens> torch_steps(const Run& run, std::optional<int> rank) {
   int64_t next = 0;  // position
   for (const auto& [number, record] : embedded_steps(run, rank.value_or(first_rank(run)))) {
     StepTokens step{.step = number};
-    const auto ids = record.ids ? integer_values(run.records[*record.ids]) : std::nullopt;
+    auto ids = record.ids ? integer_values(run.records[*record.ids]) : std::nullopt;
     step.ids = ids.has_value();
     if (record.ids) {
       const std::optional<Dims> shape = shape_of_record(run.records[*record.ids]);
@@ -232,9 +262,18 @@ std::vector<StepTokens> torch_steps(const Run& run, std::optional<int> rank) {
     }
     step.tokens.resize(ids ? ids->size() : static_cast<size_t>(record.rows));
     if (step.tokens.empty()) continue;
-    const int64_t length = step.length();
-    const auto positions =
+    auto positions =
         record.positions ? integer_values(run.records[*record.positions]) : std::nullopt;
+    if (const auto mask =
+            ids && record.mask ? integer_values(run.records[*record.mask]) : std::nullopt;
+        mask && !mask->empty()) {
+      const int64_t whole = step.length();
+      step.padding = padding_of(*mask, step);
+      drop_first(step.padding, whole, &*ids);
+      if (positions) drop_first(step.padding, whole, &*positions);
+      step.tokens.resize(ids->size());
+    }
+    const int64_t length = step.length();
     const int64_t first =
         (positions ? first_position(*positions, length) : std::nullopt).value_or(next);
     for (size_t i = 0; i < step.tokens.size(); ++i) {
