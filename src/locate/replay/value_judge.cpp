@@ -376,24 +376,23 @@ class Bench : public ValueJudge {
                                [&](const ModuleCall& call) { return call.module == module; });
   }
 
-  /// How many values the module has there in all its calls of the step: one for each expert, or one
-  /// for all of them.
-  [[nodiscard]] int64_t values_at(const Program& program, const Boundary& place) const {
-    const ModuleCall& call = mine_.calls[place.call];
-    const Use& wanted = use_of(mine_, place);
-    int64_t count = 0;
-    for (const ModuleCall& one : program.calls) {
-      if (one.module != call.module || one.rank != call.rank || one.step != call.step) continue;
-      for (const Use& use : place.input ? one.inputs : one.outputs) {
-        if (use.slot == wanted.slot) count += elements_of(program.run->records[use.record]);
-      }
-    }
-    return count;
-  }
-
+  /// In all its calls of the step, of which there may be one for each expert, the module has there
+  /// another number of values than golden's.
   [[nodiscard]] bool has_other_count(size_t boundary) const {
     const Boundary& place = replay_.boundaries()[boundary];
-    return values_at(mine_, place) != values_at(golden_, place);
+    const ModuleCall& call = mine_.calls[place.call];
+    int64_t counts[] = {0, 0};
+    for (const bool golden : {false, true}) {
+      const Program& program = golden ? golden_ : mine_;
+      for (const ModuleCall& one : program.calls) {
+        if (one.module != call.module || one.rank != call.rank || one.step != call.step) continue;
+        for (const Use& use : place.input ? one.inputs : one.outputs) {
+          if (use.slot == use_of(mine_, place).slot)
+            counts[golden] += elements_of(program.run->records[use.record]);
+        }
+      }
+    }
+    return counts[0] != counts[1];
   }
 
   /// The value was judged without one of mine of which there is more or less than golden has, and is

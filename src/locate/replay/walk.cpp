@@ -74,12 +74,9 @@ class Walker {
     }
     judge_around_open_orders();
     closed_ = close_openings(scene_, replay_, *values_, &judged_);
-    const std::set<size_t> telling = telling_arguments();
     if (options_.stopped()) return fail(Errc::Interrupted, "interrupted");
     find_path();
-    Walk walk = collect();
-    walk.telling_arguments = telling;
-    return walk;
+    return collect();
   }
 
  private:
@@ -360,22 +357,21 @@ class Walker {
 
   /// Arguments of mine that explain the first wrong value which golden makes with its own.
   [[nodiscard]] std::set<size_t> telling_arguments() const {
-    constexpr double kExplained = 0.5;     // of the value's error
-    std::map<size_t, size_t> first_wrong;  // by operator of golden
-    for (size_t i = 0; i < judged_.size(); ++i) {
-      if (!judged_[i].finding || closed_.values[i]) continue;
-      for (const size_t op : judged_[i].operators) first_wrong.try_emplace(op, i);
-    }
+    constexpr double kExplained = 0.5;  // of the value's error
     std::set<size_t> telling;
     for (const OtherArgument& one : options_.other_arguments) {
-      const auto wrong = first_wrong.find(one.golden);
-      if (wrong == first_wrong.end() || options_.stopped()) continue;
       Substitutes others;
       others.arguments.emplace(one.golden, one.mine);
-      const Judged with =
-          make_value_judge(scene_, replay_, FarOnes::Left, std::move(others))->judge(wrong->second);
-      if (with.step.reason.empty() &&
-          with.step.err_own <= kExplained * judged_[wrong->second].step.err_own)
+      const auto is_wrong_behind = [&](size_t i) {
+        const std::vector<size_t>& operators = judged_[i].operators;
+        return judged_[i].finding && !closed_.values[i] &&
+               std::ranges::find(operators, one.golden) != operators.end();
+      };
+      size_t i = 0;
+      while (i < judged_.size() && !is_wrong_behind(i)) ++i;
+      if (i == judged_.size() || options_.stopped()) continue;
+      const Judged with = make_value_judge(scene_, replay_, FarOnes::Left, others)->judge(i);
+      if (with.step.reason.empty() && with.step.err_own <= kExplained * judged_[i].step.err_own)
         telling.insert(one.mine);
     }
     return telling;
@@ -400,6 +396,7 @@ class Walker {
     walk.closed_arguments = std::move(closed_.arguments);
     walk.closed_by = std::move(closed_.modules);
     walk.idle_leaves = std::move(closed_.idle);
+    walk.telling_arguments = telling_arguments();
     for (const OtherLeaf& leaf : options_.other_leaves) {
       const auto expected = closed_.expected.find(leaf.name);
       if (expected != closed_.expected.end())

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <vector>
 
+#include "measure/metrics.hpp"
 #include "reference/wide.hpp"
 #include "tensor/layouts.hpp"
 
@@ -29,8 +30,8 @@ constexpr double kImprovement = 0.5;
 constexpr int64_t kLeast = 8;
 // Only the leading part of a larger tensor is looked at.   128 MiB for each side as fp64
 constexpr int64_t kMost = int64_t{1} << 24;
-// Permutations of more blocks than this are not searched for.
-constexpr int64_t kMostBlocks = 256;
+// Permutations of more parts of an axis than this, as heads, are not searched for.
+constexpr int64_t kMostParts = 128;
 
 std::string number(double value) {
   char text[32];
@@ -78,11 +79,8 @@ double relative(double part, double whole) {
 
 class Search {
  public:
-  Search(Wide right, Wide wrong, double floor, std::span<const int64_t> parts)
-      : right_(std::move(right)),
-        wrong_(std::move(wrong)),
-        limit_(std::max(2 * floor, kTiny)),
-        parts_(parts.begin(), parts.end()) {}
+  Search(Wide right, Wide wrong, double limit)
+      : right_(std::move(right)), wrong_(std::move(wrong)), limit_(limit) {}
 
   Hypothesis run() {
     if (!prepare()) return {};
@@ -129,8 +127,10 @@ class Search {
 
   /// Keeps the explanation when it is good enough, and better than what was found.
   bool offer(double error, const std::function<std::string()>& sentence) {
-    if (!(error <= limit_) || !(error <= kImprovement * error_)) return false;
-    if (!best_.sentence.empty() && !(error < best_.error)) return false;
+    if (!(error <= limit_)) return false;
+    const bool better =
+        error <= kImprovement * error_ && (best_.sentence.empty() || error < best_.error);
+    if (std::isfinite(error_) && !better) return false;  // else a place explains, whatever is there
     best_ = {sentence(), error};
     return true;
   }
@@ -223,12 +223,10 @@ class Search {
     try_transpose();
     for (size_t k = 0; k < rank; ++k) try_shift(k);
     if (rank == 0) return;
-    for (size_t k = 0; k < rank; ++k) {
-      for (const int64_t parts : parts_) try_blocks(k, parts);
-      try_blocks(k, 2);
+    for (int64_t parts = 1; parts <= kMostParts; ++parts) {
+      for (size_t k = 0; k < rank; ++k) try_blocks(k, parts);
+      try_interleaved(parts);
     }
-    for (const int64_t parts : parts_) try_interleaved(parts);
-    try_interleaved(1);
     try_fractal();
   }
 
@@ -330,7 +328,7 @@ class Search {
 
   void try_blocks(size_t k, int64_t blocks) {
     const Axis axis = around(shape(), k);
-    if (blocks < 2 || blocks > kMostBlocks || axis.size % blocks != 0) return;
+    if (blocks < 2 || axis.size % blocks != 0) return;
     const std::vector<int64_t> order = order_of_blocks(axis, blocks);
     if (order.empty()) return;
     const int64_t length = axis.size / blocks * axis.inner;
@@ -481,7 +479,7 @@ class Search {
       found = i;
     }
     if (found < 0) return false;
-    return offer_place(error_without([=](int64_t i) { return i == found; }), [&] {
+    return offer(error_without([=](int64_t i) { return i == found; }), [&] {
       std::string place;
       const Dims strides = contiguous_strides(shape());
       for (size_t k = 0; k < shape().size(); ++k)
@@ -507,8 +505,8 @@ class Search {
     }
     const int64_t places = count() / (size * size) * (size * (size - 1) / 2);
     if (elsewhere == 0 && 2 * above > places)
-      return offer_place(error_without(is_above),
-                         [] { return std::string("only values above the diagonal differ"); });
+      return offer(error_without(is_above),
+                   [] { return std::string("only values above the diagonal differ"); });
     return false;
   }
 
@@ -518,7 +516,7 @@ class Search {
     if (places.size() != last || axis.size < 4) return false;
     const bool is_first = places.front() == 1;
     if (!is_first && places.back() != axis.size - 2) return false;  // one in the middle
-    return offer_place(
+    return offer(
         error_without([&](int64_t i) { return axis.place_of(i) != (is_first ? 0 : last); }), [&] {
           return "every place of " + axis_text(k) + " but the " + (is_first ? "first" : "last") +
                  " differs";
@@ -540,9 +538,9 @@ class Search {
     const auto is_chosen = [&](int64_t i) { return chosen[axis.place_of(i)]; };
     const std::string where = place_text(k, places, step);
     if (are_zeros(is_chosen))
-      return offer_place(error_without(is_chosen), [&] { return where + " is zero"; });
+      return offer(error_without(is_chosen), [&] { return where + " is zero"; });
     if (offer_factor(is_chosen, where)) return true;
-    return offer_place(error_without(is_chosen), [&] { return "only " + where + " differs"; });
+    return offer(error_without(is_chosen), [&] { return "only " + where + " differs"; });
   }
 
   template <typename Chosen>
@@ -585,20 +583,9 @@ class Search {
                  [&] { return "a factor " + number(factor) + " at " + where; });
   }
 
-  /// A place explains, whatever the values there are.
-  bool offer_place(double error, const std::function<std::string()>& sentence) {
-    if (!std::isfinite(error_)) {
-      if (!(error <= limit_)) return false;
-      best_ = {sentence(), error};
-      return true;
-    }
-    return offer(error, sentence);
-  }
-
   Wide right_;
   Wide wrong_;
   double limit_;
-  std::vector<int64_t> parts_;
   double right_square_ = 0;
   double wrong_square_ = 0;
   double slope_ = 0;
@@ -624,8 +611,7 @@ bool is_transposed_shape(const Dims& a, const Dims& b) {
 
 }  // namespace
 
-Hypothesis explain(const TensorView& right, const TensorView& wrong, double floor,
-                   std::span<const int64_t> parts) {
+Hypothesis explain(const TensorView& right, const TensorView& wrong, double floor) {
   TensorView other = wrong;
   const bool turned = is_transposed_shape(right.shape, wrong.shape);
   if (turned) {
@@ -634,19 +620,14 @@ Hypothesis explain(const TensorView& right, const TensorView& wrong, double floo
     std::swap(other.strides[rank - 1], other.strides[rank - 2]);
   }
   if (right.shape != other.shape || right.element_count() < kLeast) return {};
-  const Result<Wide> reference = reference::widen(leading(right));
+  const Result<Wide> golden = reference::widen(leading(right));
   const Result<Wide> mine = reference::widen(leading(other));
-  if (!reference || !mine) return {};  // no real numbers: nothing to say about them
-  if (!turned) return Search(*reference, *mine, std::isfinite(floor) ? floor : 0, parts).run();
-  double sum = 0;
-  double square = 0;
-  for (size_t i = 0; i < reference->values.size(); ++i) {
-    const double d = mine->values[i] - reference->values[i];
-    sum += d * d;
-    square += reference->values[i] * reference->values[i];
-  }
-  const double error = relative(sum, square);
-  if (!(error <= std::max(2 * (std::isfinite(floor) ? floor : 0), kTiny))) return {};
+  if (!golden || !mine) return {};  // no real numbers: nothing to say about them
+  const double limit = std::max(2 * (std::isfinite(floor) ? floor : 0), kTiny);
+  if (!turned) return Search(*golden, *mine, limit).run();
+  const double error =
+      measure::relative_l2(reference::to_tensor(*golden).view, reference::to_tensor(*mine).view);
+  if (!(error <= limit)) return {};
   return {"the last two axes are transposed", error};
 }
 

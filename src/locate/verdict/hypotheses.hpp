@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cheap explanations of a wrong tensor: the one that brings its error below the floor is printed.
 #pragma once
-#include <span>
-
 #include "locate/program/finding.hpp"
 
 namespace assay::locate {
@@ -16,8 +14,6 @@ struct Hypothesis {
 /// right   the reference, or golden's tensor
 /// wrong   of the run under test
 /// floor   relative L2 that rounding explains
-/// parts   equal parts of an axis whose order is tried; may be empty
-[[nodiscard]] Hypothesis explain(const TensorView& right, const TensorView& wrong, double floor,
-                                 std::span<const int64_t> parts);
+[[nodiscard]] Hypothesis explain(const TensorView& right, const TensorView& wrong, double floor);
 
 }  // namespace assay::locate

@@ -20,16 +20,6 @@ constexpr size_t kCandidates = 4;  // that a screen shows
 constexpr int64_t kMaxElements = int64_t{1} << 24;
 constexpr double kOneRounding = kRoundingL2 / 256;  // relative L2 of a tensor rounded to bfloat16
 
-// Numbers of equal parts, as heads, that a last axis may consist of.
-std::vector<int64_t> possible_parts(const TensorView& view) {
-  std::vector<int64_t> parts;
-  if (view.shape.empty()) return parts;
-  const int64_t width = view.shape[view.shape.size() - 1];
-  for (int64_t count = 2; count <= 128 && count * 2 <= width; ++count)
-    if (width % count == 0) parts.push_back(count);
-  return parts;
-}
-
 std::optional<Tensor> tensor_of(const run::Run& run, size_t record) {
   if (record >= run.records.size()) return std::nullopt;
   Result<Tensor> tensor = run::load_tensor(run.records[record]);
@@ -93,8 +83,7 @@ void add_hypotheses(const Program& golden, const Program& mine,
     if (!wrong) continue;
     const std::optional<Tensor> right = right_of(golden, mine, references, finding);
     if (!right) continue;
-    finding.hypothesis =
-        explain(right->view, wrong->view, floor_of(finding), possible_parts(wrong->view)).sentence;
+    finding.hypothesis = explain(right->view, wrong->view, floor_of(finding)).sentence;
     if (!besides) continue;
     finding.err_own = measure::relative_l2(right->view, wrong->view);
     finding.hypothesis = "written otherwise, and " +

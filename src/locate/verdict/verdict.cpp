@@ -584,17 +584,12 @@ class Composer {
   }
 
   /// In front of what is wrong, where something is.
-  bool is_asked_about(int rank, int64_t step, uint64_t time) const {
+  template <typename Made>
+  bool is_asked_about(const Made& one, uint64_t time) const {
     // Of steps that were put together all: their times are not the findings'.
     if (verdict_.candidates.empty() || stages_.steps_by_tokens) return true;
     const Finding& first = verdict_.candidates.front();
-    return rank == first.rank && std::tie(step, time) < std::tie(first.step, first.time);
-  }
-
-  bool is_asked_about(const OwnError& output) const {
-    if (output.op == kNone) return verdict_.candidates.empty();
-    const Operator& one = stages_.mine->operators[output.op];
-    return is_asked_about(one.rank, one.step, one.time);
+    return one.rank == first.rank && std::pair(one.step, time) < std::pair(first.step, first.time);
   }
 
   /// The largest of the errors that no limit would have shown, inside operators and between them.
@@ -610,7 +605,11 @@ class Composer {
     };
     if (verdict_.level == JudgedBy::Operators && stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) {
-        if (output.state != OwnError::State::Judged || !is_asked_about(output)) continue;
+        if (output.state != OwnError::State::Judged) continue;
+        if (output.op == kNone ? !verdict_.candidates.empty()
+                               : !is_asked_about(stages_.mine->operators[output.op],
+                                                 stages_.mine->operators[output.op].time))
+          continue;
         const auto [place, step] = place_of(output);
         // An operator's error is relative to its result, which may cancel.
         consider(own_error_limit(output.dtype) * output.floor_l2,
@@ -621,8 +620,7 @@ class Composer {
     for (const WalkStep& step : stages_.walk->steps) {
       const ModuleCall& call = stages_.mine->calls[step.call];
       const Use* use = use_of(step);
-      if (step.on_path && step.reason.empty() && use != nullptr &&
-          is_asked_about(call.rank, call.step, use->time))
+      if (step.on_path && step.reason.empty() && use != nullptr && is_asked_about(call, use->time))
         consider(stages_.walk->limit * step.noise_floor, unseen_in(step.type, use->record),
                  call.module, call.step, step.narrowed, stages_.across_engines);
     }
