@@ -381,18 +381,18 @@ class Bench : public ValueJudge {
   [[nodiscard]] bool has_other_count(size_t boundary) const {
     const Boundary& place = replay_.boundaries()[boundary];
     const ModuleCall& call = mine_.calls[place.call];
-    int64_t counts[] = {0, 0};
-    for (const bool golden : {false, true}) {
-      const Program& program = golden ? golden_ : mine_;
-      for (const ModuleCall& one : program.calls) {
+    int64_t more = 0;
+    for (const Program* program : {&mine_, &golden_}) {
+      for (const ModuleCall& one : program->calls) {
         if (one.module != call.module || one.rank != call.rank || one.step != call.step) continue;
         for (const Use& use : place.input ? one.inputs : one.outputs) {
-          if (use.slot == use_of(mine_, place).slot)
-            counts[golden] += elements_of(program.run->records[use.record]);
+          if (use.slot != use_of(mine_, place).slot) continue;
+          const int64_t count = elements_of(program->run->records[use.record]);
+          more += program == &mine_ ? count : -count;
         }
       }
     }
-    return counts[0] != counts[1];
+    return more != 0;
   }
 
   /// The value was judged without one of mine of which there is more or less than golden has, and is

@@ -281,7 +281,7 @@ TEST_P(Seeds, NamesAllPlacesButTheLast) {
   const Wide other = random_values({6, 8, 48}, GetParam() + 50);
   const Wide wrong =
       changed(right_, [&](double x, int64_t i) { return i / 48 % 8 < 7 ? other.data()[i] : x; });
-  EXPECT_EQ(explained(right_, wrong).sentence, "every place of axis 1 but the last differs");
+  EXPECT_EQ(explained(right_, wrong).sentence, "only the range [0, 7) of axis 1 differs");
 }
 
 // A wrong scale of attention shows so, too: the first token sees one key, whatever its score.
@@ -289,7 +289,7 @@ TEST_P(Seeds, NamesAllPlacesButTheFirst) {
   const Wide other = random_values({6, 8, 48}, GetParam() + 50);
   const Wide wrong =
       changed(right_, [&](double x, int64_t i) { return i / 48 % 8 > 0 ? other.data()[i] : x; });
-  EXPECT_EQ(explained(right_, wrong).sentence, "every place of axis 1 but the first differs");
+  EXPECT_EQ(explained(right_, wrong).sentence, "only the range [1, 8) of axis 1 differs");
 }
 
 // A bias of positions that counts only backwards does it as well as a missing mask.

@@ -165,12 +165,6 @@ std::string power_clause(const Power& power) {
                                                    counted(power.cancelled, "result") + ")");
 }
 
-/// A weight that is wrong moves values by less than it differs.
-bool hides_as_much(const Power& power, const Finding& found) {
-  return power.error > power.allowed ||
-         (found.kind != FindingKind::Weight && power.error > found.err_own);
-}
-
 std::string inputs_clause(const Verdict& verdict) {
   if (!verdict.order_known)
     return "which operator ran first is not known, so others may have been wrong before it";
@@ -186,7 +180,11 @@ std::string inputs_clause(const Verdict& verdict) {
     return counted(earlier, "place") + " before it " + (earlier == 1 ? "differs" : "differ") +
            ", too, with less effect";
   const Power& power = verdict.power;
-  if (hides_as_much(power, verdict.candidates.front())) return "before it " + unseen(power);
+  // A weight that is wrong moves values by less than it differs.
+  const Finding& found = verdict.candidates.front();
+  if (power.error > power.allowed ||
+      (found.kind != FindingKind::Weight && power.error > found.err_own))
+    return "before it " + unseen(power);
   return (verdict.level == JudgedBy::Operators ? "inputs were clean"
                                                : std::string("nothing before it is wrong")) +
          (std::isnan(power.error) ? "" : " (" + seen(power) + ")");

@@ -606,9 +606,8 @@ class Composer {
     if (verdict_.level == JudgedBy::Operators && stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) {
         if (output.state != OwnError::State::Judged) continue;
-        if (output.op == kNone ? !verdict_.candidates.empty()
-                               : !is_asked_about(stages_.mine->operators[output.op],
-                                                 stages_.mine->operators[output.op].time))
+        if (output.op != kNone && !is_asked_about(stages_.mine->operators[output.op],
+                                                  stages_.mine->operators[output.op].time))
           continue;
         const auto [place, step] = place_of(output);
         // An operator's error is relative to its result, which may cancel.
