@@ -8,6 +8,7 @@ checks that in fp64. What it is about stands in KINDS; families that lack what i
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -352,7 +353,8 @@ def _rms_norms(model: nn.Module) -> Iterator[tuple[str, torch.Tensor, float]]:
         if "RMSNorm" not in type(module).__name__ or getattr(module, "weight", None) is None:
             continue
         eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-        if eps is None:
+        # Of a mixer there is one that is given a gate, too.
+        if eps is None or len(inspect.signature(module.forward).parameters) != 1:
             continue
         found = True
         yield path, module.get_parameter("weight").data + (1 - _one(module)), float(eps)
@@ -535,6 +537,8 @@ def exact_tables(model: nn.Module, _: Places) -> None:
     found = False
     for module in model.modules():
         if not isinstance(getattr(module, "inv_freq", None), torch.Tensor) or not hasattr(module, "attention_scaling"):
+            continue
+        if "Llama4" in type(module).__name__:  # one table, of complex numbers
             continue
         found = True
 

@@ -34,7 +34,8 @@ bool is_embedding(std::string_view node) {
 struct Embedded {
   std::optional<size_t> ids;  // records
   std::optional<size_t> positions;
-  int64_t rows = 0;  // of the embedding's output
+  std::optional<size_t> mask;  // [sequences, tokens so far]
+  int64_t rows = 0;            // of the embedding's output
 };
 
 std::map<int64_t, Embedded> embedded_steps(const Run& run, int rank) {
@@ -51,6 +52,9 @@ std::map<int64_t, Embedded> embedded_steps(const Run& run, int rank) {
       std::optional<size_t>& positions = steps[record.step].positions;
       if (!positions) positions = i;
     }
+    if (input && record.bytes && record.slot.ends_with("attention_mask") && record.shape &&
+        record.shape->size() == 2 && !steps[record.step].mask)
+      steps[record.step].mask = i;
     if (record.call > 0 || !is_embedding(record.node)) continue;
     // An encoder beside a decoder: neither's tokens are the step's.
     if (!embedding.empty() && embedding != record.node) return {};
@@ -68,13 +72,29 @@ std::map<int64_t, Embedded> embedded_steps(const Run& run, int rank) {
 }
 
 /// The first position of a step, where its tokens follow each other and all sequences are alike.
-std::optional<int64_t> first_position(const std::vector<int64_t>& positions, int64_t length) {
-  if (length == 0 || positions.empty() || static_cast<int64_t>(positions.size()) % length != 0)
+std::optional<int64_t> first_position(const std::vector<int64_t>& positions, int64_t rows,
+                                      int64_t padding) {
+  if (rows <= padding || positions.empty() || static_cast<int64_t>(positions.size()) % rows != 0)
     return std::nullopt;
+  const int64_t first = positions[static_cast<size_t>(padding)];
   for (size_t i = 0; i < positions.size(); ++i) {
-    if (positions[i] != positions[0] + static_cast<int64_t>(i) % length) return std::nullopt;
+    const int64_t at = static_cast<int64_t>(i) % rows - padding;
+    if (at >= 0 && positions[i] != first + at) return std::nullopt;
   }
-  return positions[0];
+  return first;
+}
+
+/// How many of the step's rows a mask hides in front of the text, the same of all sequences; 0 where
+/// it hides others, too.
+int64_t padding_of(const std::vector<int64_t>& mask, const StepTokens& step) {
+  const int64_t seen = static_cast<int64_t>(mask.size()) / step.sequences;
+  const auto shown = std::ranges::find_if(mask, [](int64_t value) { return value != 0; });
+  const int64_t hidden = shown - mask.begin();
+  if (seen < step.length() || hidden >= seen) return 0;
+  for (size_t i = 0; i < mask.size(); ++i) {
+    if ((mask[i] != 0) != (static_cast<int64_t>(i) % seen >= hidden)) return 0;
+  }
+  return std::max<int64_t>(hidden - (seen - step.length()), 0);
 }
 
 constexpr uint64_t kStart = 0x9e3779b97f4a7c15;
@@ -136,7 +156,9 @@ bool steps_agree(const std::vector<StepTokens>& golden, const StepColumns& golde
   for (size_t i = 0; i < golden.size(); ++i) {
     const auto other = std::ranges::find(mine, golden[i].step, &StepTokens::step);
     if (other == mine.end()) continue;
-    if (golden_columns[i] != mine_columns[static_cast<size_t>(other - mine.begin())]) return false;
+    if (golden[i].padding != other->padding ||
+        golden_columns[i] != mine_columns[static_cast<size_t>(other - mine.begin())])
+      return false;
   }
   return true;
 }
@@ -166,10 +188,12 @@ std::vector<StepRows> common_rows(const std::vector<StepTokens>& golden,
     std::ranges::sort(rows.mine);
     const StepTokens& g = golden[steps.first];
     const StepTokens& m = mine[steps.second];
+    for (int64_t& row : rows.golden) row += g.padding;
+    for (int64_t& row : rows.mine) row += m.padding;
     rows.golden_step = g.step;
     rows.mine_step = m.step;
-    rows.golden_count = g.length();
-    rows.mine_count = m.length();
+    rows.golden_count = g.padding + g.length();
+    rows.mine_count = m.padding + m.length();
     rows.golden_context = context_of(g);
     rows.mine_context = context_of(m);
     rows.sequences = g.sequences;
@@ -224,7 +248,10 @@ std::vector<StepTokens> torch_steps(const Run& run, std::optional<int> rank) {
   int64_t next = 0;  // position
   for (const auto& [number, record] : embedded_steps(run, rank.value_or(first_rank(run)))) {
     StepTokens step{.step = number};
-    const auto ids = record.ids ? integer_values(run.records[*record.ids]) : std::nullopt;
+    const auto values_of = [&](const std::optional<size_t>& values) {
+      return values ? integer_values(run.records[*values]) : std::nullopt;
+    };
+    const auto ids = values_of(record.ids);
     step.ids = ids.has_value();
     if (record.ids) {
       const std::optional<Dims> shape = shape_of_record(run.records[*record.ids]);
@@ -232,16 +259,21 @@ std::vector<StepTokens> torch_steps(const Run& run, std::optional<int> rank) {
     }
     step.tokens.resize(ids ? ids->size() : static_cast<size_t>(record.rows));
     if (step.tokens.empty()) continue;
-    const int64_t length = step.length();
-    const auto positions =
-        record.positions ? integer_values(run.records[*record.positions]) : std::nullopt;
+    const int64_t rows = step.length();
+    if (const auto mask = values_of(record.mask); mask && ids)
+      step.padding = padding_of(*mask, step);
+    const int64_t length = rows - step.padding;
+    step.tokens.resize(static_cast<size_t>(step.sequences * length));
+    const auto positions = values_of(record.positions);
     const int64_t first =
-        (positions ? first_position(*positions, length) : std::nullopt).value_or(next);
+        (positions ? first_position(*positions, rows, step.padding) : std::nullopt).value_or(next);
     for (size_t i = 0; i < step.tokens.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
       step.tokens[i].position = first + at % length;
       step.tokens[i].sequence = at / length;
-      if (ids) step.tokens[i].token = (*ids)[i];
+      if (ids)
+        step.tokens[i].token =
+            (*ids)[static_cast<size_t>(at / length * rows + step.padding + at % length)];
     }
     next = first + length;
     out.push_back(std::move(step));

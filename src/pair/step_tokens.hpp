@@ -27,6 +27,7 @@ struct StepTokens {
   std::vector<PlacedToken> tokens = {};  // of a batch one sequence after the other
   bool ids = false;                      // the tokens are known, not only how many
   int64_t sequences = 1;                 // of a batch: as many tokens of each
+  int64_t padding = 0;                   // hidden rows in front of them, of each sequence
 
   /// Of each sequence.
   [[nodiscard]] int64_t length() const {

@@ -365,7 +365,8 @@ class Bench : public ValueJudge {
     Finding finding = make_finding(i, *judged, std::move(owner));
     finding.err_in = error_of_inputs(whole ? *whole : region);
     finding.detail = detail_of(i, judged->step);
-    if (region.around != kNone) blame_shape(region.around, &finding);
+    if (region.around != kNone && has_other_count(region.around))
+      blame_shape(region.around, &finding);
     judged->finding = std::move(finding);
     return {};
   }
@@ -375,8 +376,27 @@ class Bench : public ValueJudge {
                                [&](const ModuleCall& call) { return call.module == module; });
   }
 
-  /// The value was judged without one of mine that has another shape than golden's, and is wrong:
-  /// that is the cause.
+  /// In all its calls of the step, of which there may be one for each expert, the module has there
+  /// another number of values than golden's.
+  [[nodiscard]] bool has_other_count(size_t boundary) const {
+    const Boundary& place = replay_.boundaries()[boundary];
+    const ModuleCall& call = mine_.calls[place.call];
+    int64_t more = 0;
+    for (const Program* program : {&mine_, &golden_}) {
+      for (const ModuleCall& one : program->calls) {
+        if (one.module != call.module || one.rank != call.rank || one.step != call.step) continue;
+        for (const Use& use : place.input ? one.inputs : one.outputs) {
+          if (use.slot != use_of(mine_, place).slot) continue;
+          const int64_t count = elements_of(program->run->records[use.record]);
+          more += program == &mine_ ? count : -count;
+        }
+      }
+    }
+    return more != 0;
+  }
+
+  /// The value was judged without one of mine of which there is more or less than golden has, and is
+  /// wrong: that is the cause.
   void blame_shape(size_t other, Finding* finding) const {
     const Boundary& boundary = replay_.boundaries()[other];
     const ModuleCall& call = mine_.calls[boundary.call];

@@ -355,6 +355,28 @@ class Walker {
            std::to_string(call.step);
   }
 
+  /// Arguments of mine that explain the first wrong value which golden makes with its own.
+  [[nodiscard]] std::set<size_t> telling_arguments() const {
+    constexpr double kExplained = 0.5;  // of the value's error
+    std::set<size_t> telling;
+    for (const OtherArgument& one : options_.other_arguments) {
+      Substitutes others;
+      others.arguments.emplace(one.golden, one.mine);
+      const auto is_wrong_behind = [&](size_t i) {
+        const std::vector<size_t>& operators = judged_[i].operators;
+        return judged_[i].finding && !closed_.values[i] &&
+               std::ranges::find(operators, one.golden) != operators.end();
+      };
+      size_t i = 0;
+      while (i < judged_.size() && !is_wrong_behind(i)) ++i;
+      if (i == judged_.size() || options_.stopped()) continue;
+      const Judged with = make_value_judge(scene_, replay_, FarOnes::Left, others)->judge(i);
+      if (with.step.reason.empty() && with.step.err_own <= kExplained * judged_[i].step.err_own)
+        telling.insert(one.mine);
+    }
+    return telling;
+  }
+
   void keep_reference(size_t i, Walk* walk) const {
     constexpr size_t kExplained = 4;  // a screen shows as many
     const Finding& finding = *judged_[i].finding;
@@ -374,6 +396,7 @@ class Walker {
     walk.closed_arguments = std::move(closed_.arguments);
     walk.closed_by = std::move(closed_.modules);
     walk.idle_leaves = std::move(closed_.idle);
+    walk.telling_arguments = telling_arguments();
     for (const OtherLeaf& leaf : options_.other_leaves) {
       const auto expected = closed_.expected.find(leaf.name);
       if (expected != closed_.expected.end())

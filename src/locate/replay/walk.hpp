@@ -76,8 +76,10 @@ struct Walk {
   /// By record of mine. Of the first findings: what golden's program makes of mine's values there;
   /// of weights that are written otherwise and wrong besides: golden's, written so.
   std::map<size_t, Tensor> references;
-  std::set<std::string> closed_leaves;      // names of WalkOptions::other_leaves
-  std::set<size_t> closed_arguments;        // of them, mine's operators
+  std::set<std::string> closed_leaves;  // names of WalkOptions::other_leaves
+  std::set<size_t> closed_arguments;    // of them, mine's operators
+  /// Others: with them in golden's program most of what is wrong in a value behind them is gone.
+  std::set<size_t> telling_arguments;
   std::set<std::string> idle_leaves;        // others, whose effect is below what could be seen
   std::map<std::string, size_t> closed_by;  // modules: how many of `closed` are inside them
   size_t judged = 0, judgeable = 0;         // values

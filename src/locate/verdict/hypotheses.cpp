@@ -11,6 +11,7 @@
 #include <numeric>
 #include <vector>
 
+#include "measure/metrics.hpp"
 #include "reference/wide.hpp"
 #include "tensor/layouts.hpp"
 
@@ -29,9 +30,8 @@ constexpr double kImprovement = 0.5;
 constexpr int64_t kLeast = 8;
 // Only the leading part of a larger tensor is looked at.   128 MiB for each side as fp64
 constexpr int64_t kMost = int64_t{1} << 24;
-// Permutations of more blocks than this are not searched for.
-constexpr int64_t kMostBlocks = 256;
-constexpr const char* kRanges = "ranges";  // of rows, which are not said to be heads
+// Permutations of more parts of an axis than this, as heads, are not searched for.
+constexpr int64_t kMostParts = 128;
 
 std::string number(double value) {
   char text[32];
@@ -79,12 +79,8 @@ double relative(double part, double whole) {
 
 class Search {
  public:
-  Search(Wide right, Wide wrong, double floor, std::span<const int64_t> heads, int ranks)
-      : right_(std::move(right)),
-        wrong_(std::move(wrong)),
-        limit_(std::max(2 * floor, kTiny)),
-        heads_(heads.begin(), heads.end()),
-        ranks_(ranks) {}
+  Search(Wide right, Wide wrong, double limit)
+      : right_(std::move(right)), wrong_(std::move(wrong)), limit_(limit) {}
 
   Hypothesis run() {
     if (!prepare()) return {};
@@ -131,8 +127,10 @@ class Search {
 
   /// Keeps the explanation when it is good enough, and better than what was found.
   bool offer(double error, const std::function<std::string()>& sentence) {
-    if (!(error <= limit_) || !(error <= kImprovement * error_)) return false;
-    if (!best_.sentence.empty() && !(error < best_.error)) return false;
+    if (!(error <= limit_)) return false;
+    const bool better =
+        error <= kImprovement * error_ && (best_.sentence.empty() || error < best_.error);
+    if (std::isfinite(error_) && !better) return false;  // else a place explains, whatever is there
     best_ = {sentence(), error};
     return true;
   }
@@ -145,31 +143,16 @@ class Search {
       best_ = {"all values are zero", 0};
       return;
     }
-    if (try_sign() || try_factor() || try_constant()) return;
+    if (try_factor() || try_constant()) return;
     try_factors_of_places();
     try_differences_of_places();
   }
 
-  /// What is left when wrong = factor * right is undone.
-  [[nodiscard]] double error_after_factor(double factor) const {
-    return error_of([&](int64_t i) { return wrong(i) / factor; });
-  }
-
-  bool try_sign() {
-    return offer(error_after_factor(-1), [] { return std::string("the sign is reversed"); });
-  }
-
   bool try_factor() {
     if (slope_ == 0) return false;
-    return offer(error_after_factor(slope_), [&] {
-      const double off = std::max(limit_, 1e-3);
-      if (ranks_ > 1 && std::fabs(slope_ * ranks_ - 1) <= off)
-        return "a factor 1/" + std::to_string(ranks_) + ": the sum over the " +
-               std::to_string(ranks_) + " ranks is missing";
-      if (ranks_ > 1 && std::fabs(slope_ / ranks_ - 1) <= off)
-        return "a factor " + std::to_string(ranks_) + ": summed over the " +
-               std::to_string(ranks_) + " ranks once too often";
-      return "a constant factor " + number(slope_);
+    return offer(error_of([&](int64_t i) { return wrong(i) / slope_; }), [&] {
+      return std::fabs(slope_ + 1) <= limit_ ? "the sign is reversed"
+                                             : "a constant factor " + number(slope_);
     });
   }
 
@@ -184,21 +167,12 @@ class Search {
   /// Each place of an axis has as many values as this to agree on its own number.
   static constexpr int64_t kWitnesses = 4;
 
-  [[nodiscard]] bool has_witnesses(const Axis& axis) const {
-    return axis.size > 1 && axis.outer * axis.inner >= kWitnesses;
-  }
-
-  /// What is alike for all tokens is a parameter's doing.
-  [[nodiscard]] std::string of_features(size_t axis, const std::string& parameter) const {
-    return axis + 1 == shape().size() ? ": a " + parameter + " is missing, or another one" : "";
-  }
-
   /// A factor for every place of an axis: a missing or wrong weight of a norm, a scale of a
   /// quantisation.
   void try_factors_of_places() {
     for (size_t k = shape().size(); k-- > 0;) {
       const Axis axis = around(shape(), k);
-      if (!has_witnesses(axis)) continue;
+      if (axis.size < 2 || axis.outer * axis.inner < kWitnesses) continue;
       std::vector<double> products(static_cast<size_t>(axis.size));
       std::vector<double> squares(products.size());
       for_each_value(axis, [&](int64_t j, int64_t i) {
@@ -211,10 +185,7 @@ class Search {
         return factor == 0 ? 0 : wrong(i) / factor;
       });
       if (places_that_are_wrong(axis).size() < products.size()) continue;  // told better by place
-      offer(error, [&] {
-        return "every place of " + axis_text(k) + " has a factor of its own" +
-               of_features(k, "weight");
-      });
+      offer(error, [&] { return "every place of " + axis_text(k) + " has a factor of its own"; });
     }
   }
 
@@ -222,17 +193,15 @@ class Search {
   void try_differences_of_places() {
     for (size_t k = shape().size(); k-- > 0;) {
       const Axis axis = around(shape(), k);
-      if (!has_witnesses(axis)) continue;
+      if (axis.size < 2 || axis.outer * axis.inner < kWitnesses) continue;
       std::vector<double> means(static_cast<size_t>(axis.size));
       for_each_value(axis, [&](int64_t j, int64_t i) {
         means[static_cast<size_t>(j)] += wrong(i) - right(i);
       });
       for (double& mean : means) mean /= static_cast<double>(axis.outer * axis.inner);
       if (2 * places_that_are_wrong(axis).size() < means.size()) continue;  // told better by place
-      offer(error_of([&](int64_t i) { return wrong(i) - means[axis.place_of(i)]; }), [&] {
-        return "the difference is the same number for each place of " + axis_text(k) +
-               of_features(k, "bias");
-      });
+      offer(error_of([&](int64_t i) { return wrong(i) - means[axis.place_of(i)]; }),
+            [&] { return "every place of " + axis_text(k) + " has a number of its own added"; });
     }
   }
 
@@ -244,15 +213,9 @@ class Search {
     try_transpose();
     for (size_t k = 0; k < rank; ++k) try_shift(k);
     if (rank == 0) return;
-    for (const int64_t heads : heads_) {
-      if (rank == 2) try_blocks(0, heads, kRanges);  // a matrix has the heads it makes in its rows
-      try_blocks(rank - 1, heads, "heads");
-      try_interleaved(heads);
-    }
-    try_blocks(rank - 1, 2, "halves");
-    try_interleaved(1);
-    for (size_t k = 0; k < rank; ++k) {
-      if (ranks_ > 1) try_blocks(k, ranks_, "parts of the ranks");
+    for (int64_t parts = 1; parts <= kMostParts; ++parts) {
+      for (size_t k = 0; k < rank; ++k) try_blocks(k, parts);
+      try_interleaved(parts);
     }
     try_fractal();
   }
@@ -263,8 +226,7 @@ class Search {
   [[nodiscard]] double error_after_move(From from) const {
     constexpr int64_t kGlance = 4096;
     const double glanced = right_square_ / static_cast<double>(count()) * kGlance;
-    double sum = 0;
-    double square = 0;
+    double sum = 0, square = 0;
     for (int64_t i = 0; i < count(); ++i) {
       const double d = wrong(from(i)) - right(i);
       sum += d * d;
@@ -297,8 +259,7 @@ class Search {
     const Axis axis = around(shape(), k);
     if (axis.size < 4) return;
     for (const int64_t shift : {int64_t{1}, int64_t{-1}}) {
-      double sum = 0;
-      double square = 0;
+      double sum = 0, square = 0;
       for_each_value(axis, [&](int64_t j, int64_t i) {
         if (j + shift < 0 || j + shift >= axis.size) return;
         const double d = wrong(i + shift * axis.inner) - right(i);
@@ -353,9 +314,9 @@ class Search {
     return order;
   }
 
-  void try_blocks(size_t k, int64_t blocks, const std::string& what) {
+  void try_blocks(size_t k, int64_t blocks) {
     const Axis axis = around(shape(), k);
-    if (blocks < 2 || blocks > kMostBlocks || axis.size % blocks != 0) return;
+    if (blocks < 2 || axis.size % blocks != 0) return;
     const std::vector<int64_t> order = order_of_blocks(axis, blocks);
     if (order.empty()) return;
     const int64_t length = axis.size / blocks * axis.inner;
@@ -364,28 +325,22 @@ class Search {
       return (block / blocks * blocks + order[static_cast<size_t>(block % blocks)]) * length +
              i % length;
     });
-    offer(error, [&] { return order_sentence(order, what, k); });
+    offer(error, [&] { return order_sentence(order, k); });
   }
 
-  [[nodiscard]] std::string order_sentence(const std::vector<int64_t>& order,
-                                           const std::string& what, size_t k) const {
+  [[nodiscard]] std::string order_sentence(const std::vector<int64_t>& order, size_t k) const {
     std::vector<size_t> moved;
     for (size_t i = 0; i < order.size(); ++i) {
       if (order[i] != static_cast<int64_t>(i)) moved.push_back(i);
     }
-    const std::string where = " of " + axis_text(k);
-    if (what == kRanges) {
-      if (moved.size() != 2) return "parts" + where + " stand in another order";
-      const int64_t length = shape()[k] / static_cast<int64_t>(order.size());
-      return range_text(order[moved[1]] * length, length) + " and " +
-             range_text(order[moved[0]] * length, length) + where + " are exchanged";
-    }
-    if (order.size() == 2) return "the two " + what + where + " are exchanged";
+    const int64_t length = shape()[k] / static_cast<int64_t>(order.size());
     if (moved.size() == 2)
-      return what + " " + std::to_string(moved[0]) + " and " + std::to_string(moved[1]) + where +
+      return range_text(order[moved[1]] * length, length) + " and " +
+             range_text(order[moved[0]] * length, length) + " of " + axis_text(k) +
              " are exchanged";
-    if (order.size() > 16) return "the " + what + where + " stand in another order";
-    std::string text = "the " + what + where + " stand in the order";
+    const std::string parts = std::to_string(order.size()) + " parts of " + axis_text(k);
+    if (order.size() > 16) return "the " + parts + " stand in another order";
+    std::string text = "the " + parts + " stand in the order";
     for (size_t i = 0; i < order.size(); ++i)
       text += (i == 0 ? " " : ", ") + std::to_string(order[i]);
     return text;
@@ -401,31 +356,33 @@ class Search {
   }
 
   /// 2 or 3 parts (gate and up; query, key and value) one after the other, or by turns: value by
-  /// value within each of the heads, or head by head.
-  void try_interleaved(int64_t heads) {
+  /// value within each of some groups (heads), or group by group.
+  void try_interleaved(int64_t groups) {
     const int64_t size = shape()[shape().size() - 1];
-    if (heads < 1 || size % heads != 0) return;
+    if (groups < 1 || size % groups != 0) return;
+    const std::string counted = std::to_string(groups) + " parts of the last axis";
+    const std::string each = groups > 1 ? "each of " + counted : "the last axis";
     for (const int64_t parts : {int64_t{2}, int64_t{3}}) {
-      const int64_t places = size / heads;
-      const std::string each = heads > 1 ? " of each head" : " of the last axis";
+      const int64_t places = size / groups;
       const std::string named = parts == 2 ? "halves" : "thirds";
-      if (places % parts == 0 && places > parts) {
-        const int64_t length = places / parts;
+      if (places % parts != 0) continue;
+      const int64_t length = places / parts;
+      if (length > 1) {
         // right [parts, length], wrong [length, parts].
         offer(error_after_regroup(parts, length, 1),
-              [&] { return "the " + named + each + " are interleaved"; });
+              [&] { return "the " + named + " of " + each + " are interleaved"; });
         if (length != parts)
           offer(error_after_regroup(length, parts, 1),
-                [&] { return "the interleaved places" + each + " stand as " + named; });
+                [&] { return "the interleaved places of " + each + " stand as " + named; });
       }
-      if (heads > 1 && places % parts == 0) {
-        const int64_t length = places / parts;
-        offer(error_after_regroup(parts, heads, length),
-              [&] { return "the " + named + " of the last axis are interleaved head by head"; });
-        if (heads != parts)
-          offer(error_after_regroup(heads, parts, length), [&] {
-            return "the " + named + " of the heads stand one after the other, not head by head";
-          });
+      if (groups > 1) {
+        offer(error_after_regroup(parts, groups, length), [&] {
+          return "the " + named + " of the last axis are interleaved in " + std::to_string(groups) +
+                 " parts";
+        });
+        if (groups != parts)
+          offer(error_after_regroup(groups, parts, length),
+                [&] { return "the " + named + " of " + counted + " stand one after the other"; });
       }
     }
   }
@@ -486,31 +443,33 @@ class Search {
     if (try_one_element()) return;
     if (try_diagonal()) return;
     // The axis on which the smallest part is wrong says most.
-    double least = 0.9;
+    double least = 1;
     for (size_t k = 0; k < shape().size(); ++k) {
       const Axis axis = around(shape(), k);
       if (axis.size < 3) continue;
       const std::vector<int64_t> places = places_that_are_wrong(axis);
       if (places.empty()) continue;
       const auto part = static_cast<double>(places.size()) / static_cast<double>(axis.size);
-      if (places.size() == static_cast<size_t>(axis.size)) continue;
-      if (try_all_but_one(k, axis, places)) continue;
       if (part >= least) continue;
       if (try_regular_places(k, axis, places)) least = part;
     }
   }
 
+  /// NaN is.
+  [[nodiscard]] bool is_wrong(int64_t i) const {
+    const double d = wrong(i) - right(i);
+    return !(d * d <= allowed(right(i) * right(i), 1));
+  }
+
   bool try_one_element() {
-    const double mean = right_square_ / static_cast<double>(count());
     int64_t found = -1;
     for (int64_t i = 0; i < count(); ++i) {
-      const double d = wrong(i) - right(i);
-      if (d * d <= 4 * limit_ * limit_ * std::max(right(i) * right(i), mean)) continue;
+      if (!is_wrong(i)) continue;
       if (found >= 0) return false;
       found = i;
     }
     if (found < 0) return false;
-    return offer_place(error_without([=](int64_t i) { return i == found; }), [&] {
+    return offer(error_without([=](int64_t i) { return i == found; }), [&] {
       std::string place;
       const Dims strides = contiguous_strides(shape());
       for (size_t k = 0; k < shape().size(); ++k)
@@ -526,33 +485,15 @@ class Search {
     if (rank < 2 || shape()[rank - 1] != shape()[rank - 2] || shape()[rank - 1] < 3) return false;
     const int64_t size = shape()[rank - 1];
     const auto is_above = [=](int64_t i) { return i % size > i / size % size; };
-    const double mean = right_square_ / static_cast<double>(count());
-    int64_t above = 0;
-    int64_t elsewhere = 0;
+    int64_t above = 0, elsewhere = 0;
     for (int64_t i = 0; i < count(); ++i) {
-      const double d = wrong(i) - right(i);
-      if (!(d * d <= 4 * limit_ * limit_ * std::max(right(i) * right(i), mean)))
-        ++(is_above(i) ? above : elsewhere);
+      if (is_wrong(i)) ++(is_above(i) ? above : elsewhere);
     }
     const int64_t places = count() / (size * size) * (size * (size - 1) / 2);
     if (elsewhere == 0 && 2 * above > places)
-      return offer_place(error_without(is_above), [] {
-        return std::string("only above the diagonal: the causal mask is missing, or another one");
-      });
+      return offer(error_without(is_above),
+                   [] { return std::string("only values above the diagonal differ"); });
     return false;
-  }
-
-  /// Every place but the last, or but the first.
-  bool try_all_but_one(size_t k, const Axis& axis, const std::vector<int64_t>& places) {
-    const size_t last = static_cast<size_t>(axis.size) - 1;
-    if (places.size() != last || axis.size < 4) return false;
-    const bool is_first = places.front() == 1;
-    if (!is_first && places.back() != axis.size - 2) return false;  // one in the middle
-    return offer_place(
-        error_without([&](int64_t i) { return axis.place_of(i) != (is_first ? 0 : last); }), [&] {
-          return "every place of " + axis_text(k) + " but the " + (is_first ? "first" : "last") +
-                 " differs";
-        });
   }
 
   /// One place, neighbours, or every n-th; with a factor where one explains them.
@@ -570,9 +511,9 @@ class Search {
     const auto is_chosen = [&](int64_t i) { return chosen[axis.place_of(i)]; };
     const std::string where = place_text(k, places, step);
     if (are_zeros(is_chosen))
-      return offer_place(error_without(is_chosen), [&] { return where + " is zero"; });
+      return offer(error_without(is_chosen), [&] { return where + " is zero"; });
     if (offer_factor(is_chosen, where)) return true;
-    return offer_place(error_without(is_chosen), [&] { return "only " + where + " differs"; });
+    return offer(error_without(is_chosen), [&] { return "only " + where + " differs"; });
   }
 
   template <typename Chosen>
@@ -615,21 +556,9 @@ class Search {
                  [&] { return "a factor " + number(factor) + " at " + where; });
   }
 
-  /// A place explains, whatever the values there are.
-  bool offer_place(double error, const std::function<std::string()>& sentence) {
-    if (!std::isfinite(error_)) {
-      if (!(error <= limit_)) return false;
-      best_ = {sentence(), error};
-      return true;
-    }
-    return offer(error, sentence);
-  }
-
   Wide right_;
   Wide wrong_;
   double limit_;
-  std::vector<int64_t> heads_;
-  int ranks_;
   double right_square_ = 0;
   double wrong_square_ = 0;
   double slope_ = 0;
@@ -646,40 +575,25 @@ TensorView leading(TensorView view) {
   return view;
 }
 
-bool is_transposed_shape(const Dims& a, const Dims& b) {
-  if (a.size() != b.size() || a.size() < 2) return false;
-  Dims turned = b;
-  std::swap(turned[a.size() - 1], turned[a.size() - 2]);
-  return a == turned && a != b;
-}
-
 }  // namespace
 
-Hypothesis explain(const TensorView& right, const TensorView& wrong, double floor,
-                   std::span<const int64_t> heads, int ranks) {
+Hypothesis explain(const TensorView& right, const TensorView& wrong, double floor) {
   TensorView other = wrong;
-  const bool turned = is_transposed_shape(right.shape, wrong.shape);
+  const size_t rank = other.shape.size();
+  const bool turned = right.shape != wrong.shape && rank >= 2;
   if (turned) {
-    const size_t rank = other.shape.size();
     std::swap(other.shape[rank - 1], other.shape[rank - 2]);
     std::swap(other.strides[rank - 1], other.strides[rank - 2]);
   }
   if (right.shape != other.shape || right.element_count() < kLeast) return {};
-  const Result<Wide> reference = reference::widen(leading(right));
+  const Result<Wide> golden = reference::widen(leading(right));
   const Result<Wide> mine = reference::widen(leading(other));
-  if (!reference || !mine) return {};  // no real numbers: nothing to say about them
-  if (!turned)
-    return Search(*reference, *mine, std::isfinite(floor) ? floor : 0, heads, ranks).run();
-  double sum = 0;
-  double square = 0;
-  for (size_t i = 0; i < reference->values.size(); ++i) {
-    const double d = mine->values[i] - reference->values[i];
-    sum += d * d;
-    square += reference->values[i] * reference->values[i];
-  }
-  const double error = relative(sum, square);
-  if (!(error <= std::max(2 * (std::isfinite(floor) ? floor : 0), kTiny))) return {};
-  return {"the last two axes are transposed", error};
+  if (!golden || !mine) return {};  // no real numbers: nothing to say about them
+  const double limit = std::max(2 * (std::isfinite(floor) ? floor : 0), kTiny);
+  if (!turned) return Search(*golden, *mine, limit).run();
+  const double error =
+      measure::relative_l2(reference::to_tensor(*golden).view, reference::to_tensor(*mine).view);
+  return error <= limit ? Hypothesis{"the last two axes are transposed", error} : Hypothesis{};
 }
 
 }  // namespace assay::locate

@@ -297,6 +297,7 @@ class Locator {
 
   /// Findings in golden's steps stand where mine computed their tokens.
   void name_steps() {
+    for (Finding& finding : tests_.findings) steps_->complete(&finding);
     if (walk_) {
       for (Finding& finding : walk_->findings) steps_->complete(&finding);
     }

@@ -157,8 +157,8 @@ struct Obligation {
   std::string open;  // why it does not hold, one clause; empty: it holds
 };
 
-/// Of a clean run: an error larger than this share of the size of any value on the way to the
-/// outputs would have been seen.
+/// An error larger than this share of the size of any value on the way to the outputs would have
+/// been seen, where something is wrong of any value before it.
 struct Power {
   double error = NAN;  // relative L2; NaN: not known
   std::string module;  // where it would have to be the largest, in units of what its type may have
@@ -202,7 +202,7 @@ struct Verdict {
   std::vector<std::string> notes;         // "program differs here, cannot judge: ..."
   std::vector<std::string> failed_parts;  // of LocateOptions::parts: a sentence a reason
   std::vector<Obligation> obligations;    // without candidates: what clean stands on
-  Power power;                            // of Clean
+  Power power;                            // of Clean and FirstWrong
   std::string reason;                     // of CannotJudge: the first open obligation
   /// Of Clean: from this step on the runs have other tokens, or one of them has none, and nothing
   /// can be compared. -1: none.

@@ -11,7 +11,6 @@
 #include "locate/noise/narrow_products.hpp"
 #include "locate/verdict/hypotheses.hpp"
 #include "measure/metrics.hpp"
-#include "pair/ranks.hpp"
 #include "run/load.hpp"
 
 namespace assay::locate {
@@ -20,16 +19,6 @@ namespace {
 constexpr size_t kCandidates = 4;  // that a screen shows
 constexpr int64_t kMaxElements = int64_t{1} << 24;
 constexpr double kOneRounding = kRoundingL2 / 256;  // relative L2 of a tensor rounded to bfloat16
-
-// Numbers of heads that a last axis may consist of.
-std::vector<int64_t> possible_heads(const TensorView& view) {
-  std::vector<int64_t> heads;
-  if (view.shape.empty()) return heads;
-  const int64_t width = view.shape[view.shape.size() - 1];
-  for (int64_t count = 2; count <= 128 && count * 2 <= width; ++count)
-    if (width % count == 0) heads.push_back(count);
-  return heads;
-}
 
 std::optional<Tensor> tensor_of(const run::Run& run, size_t record) {
   if (record >= run.records.size()) return std::nullopt;
@@ -85,7 +74,6 @@ double floor_of(const Finding& finding) {
 
 void add_hypotheses(const Program& golden, const Program& mine,
                     const std::map<size_t, Tensor>& references, Verdict* verdict) {
-  const auto ranks = static_cast<int>(pair::ranks_of(*mine.run).size());
   for (size_t i = 0; i < std::min(kCandidates, verdict->candidates.size()); ++i) {
     Finding& finding = verdict->candidates[i];
     const bool besides =
@@ -95,9 +83,7 @@ void add_hypotheses(const Program& golden, const Program& mine,
     if (!wrong) continue;
     const std::optional<Tensor> right = right_of(golden, mine, references, finding);
     if (!right) continue;
-    finding.hypothesis =
-        explain(right->view, wrong->view, floor_of(finding), possible_heads(wrong->view), ranks)
-            .sentence;
+    finding.hypothesis = explain(right->view, wrong->view, floor_of(finding)).sentence;
     if (!besides) continue;
     finding.err_own = measure::relative_l2(right->view, wrong->view);
     finding.hypothesis = "written otherwise, and " +

@@ -112,15 +112,6 @@ const Systematic* systematic_of(const Verdict& verdict) {
   return nullptr;
 }
 
-std::string inputs_clause(const Verdict& verdict) {
-  if (!verdict.order_known)
-    return "which operator ran first is not known, so others may have been wrong before it";
-  if (verdict.level == JudgedBy::Identity || is_measured(verdict.level)) return {};
-  if (verdict.level != JudgedBy::Operators) return "nothing before it is wrong";
-  if (verdict.coverage.unjudged_before == 0) return "inputs were clean";
-  return counted(verdict.coverage.unjudged_before, "operator") + " before it not judged";
-}
-
 std::string others_clause(const Verdict& verdict) {
   const Coverage& coverage = verdict.coverage;
   std::string text;
@@ -140,17 +131,6 @@ std::string others_clause(const Verdict& verdict) {
   return text;
 }
 
-std::string first_bad(const Verdict& verdict) {
-  const Finding& first = verdict.candidates.front();
-  std::string text = clause_of(first);
-  if (const Systematic* group = systematic_of(verdict))
-    add(&text, "the same in " + layers_of(*group) + ", so systematic");
-  add(&text, inputs_clause(verdict));
-  add(&text, others_clause(verdict));
-  add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
-  return (verdict.order_known ? "first bad: " : "bad: ") + place_of(first) + ": " + text;
-}
-
 /// "0.3 %", "0.0001 %": one digit, and no exponent.
 std::string percent(double share) {
   char digit[32], text[48];
@@ -167,16 +147,58 @@ std::string power_place(const Power& power) {
          std::to_string(power.step);
 }
 
+std::string seen(const Power& power) {
+  return "errors above " + percent(power.error) + " of a value would have been seen";
+}
+
+std::string unseen(const Power& power) {
+  return (power.error < 1 ? "errors up to " + percent(power.error) + " of a value"
+                          : std::string("an error as large as the values")) +
+         " would not have been seen in " + power_place(power);
+}
+
 std::string power_clause(const Power& power) {
   if (std::isnan(power.error)) return {};
-  if (power.error > power.allowed)
-    return (power.error < 1 ? "errors up to " + percent(power.error) + " of a value"
-                            : std::string("an error as large as the values")) +
-           " would not have been seen in " + power_place(power);
-  return "errors above " + percent(power.error) + " of a value would have been seen" +
-         (power.cancelled == 0 ? ""
-                               : ", but where values cancel to their rounding (" +
-                                     counted(power.cancelled, "result") + ")");
+  if (power.error > power.allowed) return unseen(power);
+  return seen(power) + (power.cancelled == 0 ? ""
+                                             : ", but where values cancel to their rounding (" +
+                                                   counted(power.cancelled, "result") + ")");
+}
+
+std::string inputs_clause(const Verdict& verdict) {
+  if (!verdict.order_known)
+    return "which operator ran first is not known, so others may have been wrong before it";
+  if (verdict.level == JudgedBy::Identity || is_measured(verdict.level)) return {};
+  const size_t unjudged = verdict.coverage.unjudged_before;
+  if (verdict.level == JudgedBy::Operators && unjudged > 0)
+    return counted(unjudged, "operator") + " before it not judged";
+  const auto earlier =
+      static_cast<size_t>(std::ranges::count_if(verdict.candidates, [&](const Finding& other) {
+        return comes_before(other, verdict.candidates.front());
+      }));
+  if (earlier > 0)
+    return counted(earlier, "place") + " before it " + (earlier == 1 ? "differs" : "differ") +
+           ", too, with less effect";
+  const Power& power = verdict.power;
+  // A weight that is wrong moves values by less than it differs.
+  const Finding& found = verdict.candidates.front();
+  if (power.error > power.allowed ||
+      (found.kind != FindingKind::Weight && power.error > found.err_own))
+    return "before it " + unseen(power);
+  return (verdict.level == JudgedBy::Operators ? "inputs were clean"
+                                               : std::string("nothing before it is wrong")) +
+         (std::isnan(power.error) ? "" : " (" + seen(power) + ")");
+}
+
+std::string first_bad(const Verdict& verdict) {
+  const Finding& first = verdict.candidates.front();
+  std::string text = clause_of(first);
+  if (const Systematic* group = systematic_of(verdict))
+    add(&text, "the same in " + layers_of(*group) + ", so systematic");
+  add(&text, inputs_clause(verdict));
+  add(&text, others_clause(verdict));
+  add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
+  return (verdict.order_known ? "first bad: " : "bad: ") + place_of(first) + ": " + text;
 }
 
 /// "3 near ties chose other tokens, margin 0.4 of the noise"

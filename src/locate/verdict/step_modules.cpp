@@ -7,6 +7,7 @@
 #include <set>
 
 #include "locate/noise/record_distance.hpp"
+#include "locate/program/owner.hpp"
 #include "locate/verdict/made_rows.hpp"
 #include "locate/verdict/unjudged_steps.hpp"
 #include "pair/slices.hpp"
@@ -158,13 +159,19 @@ void StepModules::describe(Program* mine) const {
 }
 
 void StepModules::complete(Finding* finding) const {
-  const auto found = places_.find(finding->mine_record);
+  auto found = places_.find(finding->mine_record);
+  if (finding->kind == FindingKind::Weight && finding->mine_operator == kNone) {
+    const auto is_of_module = [&](const auto& place) {
+      return is_inside(run::module_path(*run_, run_->records[place.first].node), finding->module);
+    };
+    found = std::ranges::find_if(places_, is_of_module);  // its first, as records are in order
+  }
   if (found == places_.end()) return;
   const TensorRecord& first = run_->records[found->second.records.front()];
   const TensorRecord& last = run_->records[found->second.records.back()];
   finding->step = first.step;
   finding->time = first.order;
-  if (first.step == last.step) return;
+  if (first.step == last.step || finding->kind == FindingKind::Weight) return;
   finding->detail += (finding->detail.empty() ? "" : "; ") + std::string("in one of its steps ") +
                      std::to_string(first.step) + " to " + std::to_string(last.step);
 }

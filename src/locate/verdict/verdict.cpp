@@ -304,17 +304,25 @@ class Composer {
     });
   }
 
+  // An argument that golden's program can be run with must explain what is wrong behind it.
+  bool may_be_cause(const Finding& one) const {
+    return one.kind != FindingKind::Attribute ||
+           stages_.walk->telling_arguments.contains(one.mine_operator);
+  }
+
   // The gap with the suspicion inside its owner that explains it best; it began where that one is.
   Finding with_cause(const Finding& gap, std::vector<bool>* confirmed) const {
     Finding result = gap;
     const Finding* best = nullptr;
     std::set<std::string_view> modules;
+    size_t differences = 0;
     for (size_t i = 0; i < suspicions_.size(); ++i) {
       const Finding& one = suspicions_[i];
       if (one.rank != gap.rank || one.step != gap.step || one.time > gap.time ||
-          !is_inside(one.module, gap.module) || (*confirmed)[i])
+          !is_inside(one.module, gap.module) || (*confirmed)[i] || !may_be_cause(one))
         continue;
       (*confirmed)[i] = true;
+      if (one.kind != FindingKind::Edge) ++differences;  // which comes of the others
       modules.insert(one.module);
       const bool behind_extra = best != nullptr && best->kind == FindingKind::Topology &&
                                 one.kind == FindingKind::Edge && best->module == one.module;
@@ -330,6 +338,8 @@ class Composer {
     result.mine_operator = best->mine_operator;
     result.golden_operator = best->golden_operator;
     result.cause = best->detail;
+    if (differences > 1)
+      result.cause += " and " + counted(differences - 1, "more difference") + " of the programs";
     if (result.hypothesis.empty()) result.hypothesis = best->hypothesis;
     if (result.confidence == Confidence::Low) result.confidence = Confidence::Medium;
     return result;
@@ -538,6 +548,7 @@ class Composer {
     if (!verdict_.candidates.empty()) {
       verdict_.outcome = VerdictOutcome::FirstWrong;
       verdict_.confidence = verdict_.candidates.front().confidence;
+      if (verdict_.order_known) find_power();
       if (stages_.inputs)
         verdict_.notes.push_back("from step " + std::to_string(stages_.inputs->step) +
                                  " on mine was not given what golden was: " + stages_.inputs->text);
@@ -572,6 +583,15 @@ class Composer {
     return is_last && first > 0 ? first : -1;
   }
 
+  /// In front of what is wrong, where something is.
+  template <typename Made>
+  bool is_asked_about(const Made& one, uint64_t time) const {
+    // Of steps that were put together all: their times are not the findings'.
+    if (verdict_.candidates.empty() || stages_.steps_by_tokens) return true;
+    const Finding& first = verdict_.candidates.front();
+    return one.rank == first.rank && std::pair(one.step, time) < std::pair(first.step, first.time);
+  }
+
   /// The largest of the errors that no limit would have shown, inside operators and between them.
   void find_power() {
     const auto consider = [&](double error, double allowed, const std::string& module, int64_t step,
@@ -586,6 +606,9 @@ class Composer {
     if (verdict_.level == JudgedBy::Operators && stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) {
         if (output.state != OwnError::State::Judged) continue;
+        if (output.op != kNone && !is_asked_about(stages_.mine->operators[output.op],
+                                                  stages_.mine->operators[output.op].time))
+          continue;
         const auto [place, step] = place_of(output);
         // An operator's error is relative to its result, which may cancel.
         consider(own_error_limit(output.dtype) * output.floor_l2,
@@ -596,10 +619,9 @@ class Composer {
     for (const WalkStep& step : stages_.walk->steps) {
       const ModuleCall& call = stages_.mine->calls[step.call];
       const Use* use = use_of(step);
-      if (step.on_path && step.reason.empty())
-        consider(stages_.walk->limit * step.noise_floor,
-                 unseen_in(step.type, use == nullptr ? kNone : use->record), call.module, call.step,
-                 step.narrowed, stages_.across_engines);
+      if (step.on_path && step.reason.empty() && use != nullptr && is_asked_about(call, use->time))
+        consider(stages_.walk->limit * step.noise_floor, unseen_in(step.type, use->record),
+                 call.module, call.step, step.narrowed, stages_.across_engines);
     }
   }
 

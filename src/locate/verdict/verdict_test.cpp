@@ -216,7 +216,8 @@ TEST(Verdict, IsTheFirstInMinesOrder) {
   EXPECT_EQ(
       sentence(verdict),
       "first bad: layers.1.norm (RmsNorm, step 0): weight differs from golden by a constant factor "
-      "1.03 (3 % relative L2); inputs were clean; 1 more candidate; 2 other "
+      "1.03 (3 % relative L2); inputs were clean (errors above 0.4 % of a value would have been "
+      "seen); 1 more candidate; 2 other "
       "operators exact to rounding; confidence high");
   EXPECT_THAT(remarks(verdict),
               ::testing::Contains("then: layers.2.norm (RmsNorm: aten.mul.Tensor, step 0): its own "

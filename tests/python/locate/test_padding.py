@@ -139,3 +139,80 @@ def test_a_mask_that_shows_where_it_is_0_excuses_no_fault(models, tmp_path, leve
     verdict = assay.locate(golden, captured_run(tmp_path / "mine", level))
 
     assert verdict.outcome != "clean", verdict
+
+
+# ---- a prompt that only mine pads, as an engine of batches does
+
+
+def captured_text(model: torch.nn.Module, folder: Path, level: str, padding: int, counted: bool = True) -> Path:
+    """The same prompt and two more tokens, behind so many of padding.
+
+    counted   the positions are those of the text, else those of the rows
+    """
+    text = torch.randint(1, 96, (2, SHOWN + 2), generator=torch.Generator().manual_seed(2))
+    tokens = torch.cat([torch.zeros(2, padding, dtype=text.dtype), text], 1)
+    mask = (torch.arange(tokens.shape[1]) >= padding).long().expand_as(tokens)
+    positions = (mask.cumsum(-1) - 1).clamp(min=0) if counted else torch.arange(tokens.shape[1]).expand_as(tokens)
+    cache = None
+    with torch.no_grad(), assay.capture(model, folder, level=level, weights=True):
+        for first, last in ((0, -2), (-2, -1), (-1, None)):
+            given = {"attention_mask": mask[:, : tokens.shape[1] if last is None else last]} if padding else {}
+            cache = model(
+                tokens[:, first:last],
+                **given,
+                position_ids=positions[:, first:last],
+                past_key_values=cache,
+                use_cache=True,
+            ).past_key_values
+    return folder
+
+
+@pytest.mark.parametrize("level", ["module", "operator"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_prompt_that_only_mine_pads_is_judged_by_its_text(models, tmp_path, level, attention):
+    golden = captured_text(models["sdpa"], tmp_path / "golden", "operator", padding=0)
+    mine = copy.deepcopy(models[attention]).to(torch.bfloat16)
+    verdict = assay.locate(golden, captured_text(mine, tmp_path / "mine", level, padding=HIDDEN))
+    assert verdict.outcome == "clean", verdict
+
+
+@pytest.mark.parametrize("level", ["module", "operator"])
+def test_a_prompt_that_mine_pads_and_counts_from_the_padding_is_not_accused(models, tmp_path, level):
+    golden = captured_text(models["sdpa"], tmp_path / "golden", "operator", padding=0)
+    mine = captured_text(models["sdpa"], tmp_path / "mine", level, padding=HIDDEN, counted=False)
+    assert assay.locate(golden, mine).outcome != "first_wrong"
+
+
+@pytest.mark.parametrize("level", ["module", "operator"])
+def test_a_fault_behind_padding_of_mine_alone_is_named(models, tmp_path, level):
+    golden = captured_text(models["sdpa"], tmp_path / "golden", "operator", padding=0)
+    model = copy.deepcopy(models["sdpa"])
+    model.model.layers[1].mlp.register_forward_hook(lambda _, __, result: 1.1 * result)
+    verdict = assay.locate(golden, captured_text(model, tmp_path / "mine", level, padding=HIDDEN))
+    assert verdict.outcome == "first_wrong", verdict
+    assert verdict.first_bad.module.startswith("model.layers.1.mlp")
+
+
+@pytest.mark.parametrize("level", ["module", "operator"])
+def test_a_mask_that_shows_padding_of_mine_alone_is_not_clean(models, tmp_path, level):
+    golden = captured_text(models["eager"], tmp_path / "golden", "operator", padding=0)
+    model = copy.deepcopy(models["eager"])
+
+    def unmasked(module, args, kwargs):
+        if kwargs["attention_mask"].shape[-2] == 1:  # of a token that is decoded, which may see all but the padding
+            kwargs["attention_mask"] = torch.zeros_like(kwargs["attention_mask"])
+        return args, kwargs
+
+    model.model.layers[1].self_attn.register_forward_pre_hook(unmasked, with_kwargs=True)
+    verdict = assay.locate(golden, captured_text(model, tmp_path / "mine", level, padding=HIDDEN))
+    assert verdict.outcome != "clean", verdict
+
+
+def test_a_weight_behind_padding_of_mine_alone_is_named_as_a_weight(models, tmp_path):
+    golden = captured_text(models["sdpa"], tmp_path / "golden", "operator", padding=0)
+    model = copy.deepcopy(models["sdpa"])
+    with torch.no_grad():
+        model.model.layers[1].post_attention_layernorm.weight *= 1.1
+    verdict = assay.locate(golden, captured_text(model, tmp_path / "mine", "module", padding=HIDDEN))
+    assert "weight differs from golden by a constant factor 1.1" in verdict.sentence
+    assert len(verdict.candidates) == 1
