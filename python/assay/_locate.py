@@ -258,6 +258,8 @@ def locate(
     if floor is not None and floor_runs:
         raise ValueError("floor and floor_runs exclude each other")
     runs = [(os.fspath(first), os.fspath(second)) for first, second in floor_runs]
+    if save_floor is not None and not runs:
+        raise ValueError("save_floor keeps what floor_runs measure, and there are none")
     steps = token_pairs(token_map)
     groups = sizes_text(parallel)
     document, text = _opcheck._locate(

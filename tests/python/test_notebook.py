@@ -471,7 +471,6 @@ def test_every_other_writer_takes_the_same_path_twice(golden: Path, mine: Path, 
         assay.open(mine).to_html(tmp_path / "run.html")
         report.write(tmp_path / "opcheck", ["csv", "html"])
         assert assay.atb_json_to_onnx(mine / "rank0" / "topology.json") is not None
-        assay.locate(golden, mine, save_floor=tmp_path / "floor.json")
     assert len(list((tmp_path / "opcheck").iterdir())) == 4  # each report has its time in its name
 
 

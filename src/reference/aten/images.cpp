@@ -210,6 +210,10 @@ Axis resized(const Resizing& how, int64_t in, int64_t out, std::optional<double>
       axis.add(nearest(o, in, out, factor, how.filter == Filter::NearestExact), 1);
       continue;
     }
+    if (how.antialias && in == out) {  // left as it is, whatever the factor
+      axis.add(o, 1);
+      continue;
+    }
     if (how.antialias) {
       add_antialiased(o, how, step, &axis);
       continue;

@@ -36,31 +36,32 @@ constexpr std::string_view kInPlace =
 constexpr std::string_view kOut =
     "__lshift__ __rshift__ _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation "
     "_convolution.default _int_mm _log_softmax _native_batch_norm_legit.no_stats _scaled_mm "
-    "_softmax _to_copy _unsafe_view _upsample_bicubic2d_aa _upsample_bilinear2d_aa "
-    "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d abs acos "
-    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d "
-    "adaptive_max_pool3d add.Scalar addbmm addcdiv addcmul addmm addmv addr all.dims amax amin "
-    "any.dims arange.default argmax argmin argsort.stable asin atan atan2 avg_pool1d avg_pool2d "
-    "avg_pool3d baddbmm bernoulli.Tensor bernoulli.default bincount bitwise_and "
-    "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm bucketize "
-    "cat ceil celu clamp clamp_max clamp_min clone col2im column_stack constant_pad_nd "
-    "convolution convolution_overrideable copy copysign.Scalar cos cosh count_nonzero cumprod "
-    "cumsum deg2rad diag_embed diagonal_scatter diff dist div.Scalar div.Scalar_mode dot dstack "
-    "elu embedding empty_like empty_permuted empty_strided eq erf erfc exp exp2 expm1 eye fill "
-    "flip float_power floor floor_divide fmax fmin fmod frac full full_like gather ge gelu ger "
-    "glu gt hardshrink hardsigmoid hardswish hardtanh heaviside histc hstack hypot im2col index "
-    "index_add index_copy index_fill index_put index_select inner isin isinf isnan isneginf "
-    "isposinf le leaky_relu lerp linalg_matmul linalg_solve_triangular linalg_vector_norm "
-    "linear linspace log log10 log1p log2 log_sigmoid log_softmax logaddexp logaddexp2 "
-    "logcumsumexp logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill "
-    "masked_scatter masked_select matmul max_pool2d_with_indices max_pool3d_with_indices "
-    "maximum median.default minimum mish mkldnn_convolution mkldnn_linear mm msort mul.Scalar "
-    "multinomial mv nan_to_num nanmean nanmedian.default nansum native_batch_norm ne neg "
-    "new_empty new_empty_strided new_full new_ones new_zeros nonzero nonzero_static norm.Scalar "
-    "norm.ScalarOpt_dtype normal ones ones_like outer polar pow prod.default put rand.default "
-    "rand_like randint randint_like randn.default randn_like randperm reciprocal relu remainder "
-    "repeat repeat_interleave.Tensor roll rot90 round rsqrt rsub scalar_tensor scatter "
-    "scatter_add scatter_reduce searchsorted select_scatter sigmoid sign signbit silu sin sinh "
+    "_softmax _to_copy _transformer_encoder_layer_fwd _unsafe_view _upsample_bicubic2d_aa "
+    "_upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d "
+    "_upsample_nearest_exact3d abs acos adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d add.Scalar addbmm addcdiv "
+    "addcmul addmm addmv addr all.dims amax amin any.dims arange.default argmax argmin "
+    "argsort.stable asin atan atan2 avg_pool1d avg_pool2d avg_pool3d baddbmm bernoulli.Tensor "
+    "bernoulli.default bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or "
+    "bitwise_right_shift bitwise_xor bmm bucketize cat ceil celu clamp clamp_max clamp_min "
+    "clone col2im column_stack constant_pad_nd convolution convolution_overrideable copy "
+    "copysign.Scalar cos cosh count_nonzero cumprod cumsum deg2rad diag_embed diagonal_scatter "
+    "diff dist div.Scalar div.Scalar_mode dot dstack elu embedding empty_like empty_permuted "
+    "empty_strided eq erf erfc exp exp2 expm1 eye fill flip float_power floor floor_divide fmax "
+    "fmin fmod frac full full_like gather ge gelu ger glu gt hardshrink hardsigmoid hardswish "
+    "hardtanh heaviside histc hstack hypot im2col index index_add index_copy index_fill "
+    "index_put index_select inner isin isinf isnan isneginf isposinf le leaky_relu lerp "
+    "linalg_matmul linalg_solve_triangular linalg_vector_norm linear linspace log log10 log1p "
+    "log2 log_sigmoid log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not "
+    "logical_or logical_xor logit logsumexp lt masked_fill masked_scatter masked_select matmul "
+    "max_pool2d_with_indices max_pool3d_with_indices maximum median.default minimum mish "
+    "mkldnn_convolution mkldnn_linear mm msort mul.Scalar multinomial mv nan_to_num nanmean "
+    "nanmedian.default nansum native_batch_norm ne neg new_empty new_empty_strided new_full "
+    "new_ones new_zeros nonzero nonzero_static norm.Scalar norm.ScalarOpt_dtype normal ones "
+    "ones_like outer polar pow prod.default put rand.default rand_like randint randint_like "
+    "randn.default randn_like randperm reciprocal relu remainder repeat "
+    "repeat_interleave.Tensor roll rot90 round rsqrt rsub scalar_tensor scatter scatter_add "
+    "scatter_reduce searchsorted select_scatter sigmoid sign signbit silu sin sinh "
     "slice_scatter slow_conv3d softmax softplus softshrink special_entr special_logsumexp sqrt "
     "square stack std.correction sub.Scalar sum.default take take_along_dim tan tanh tensordot "
     "thnn_conv2d threshold trace tril tril_indices triu triu_indices trunc uniform "
@@ -123,6 +124,7 @@ constexpr Exception kExceptions[] = {
     {"_fused_dropout.out", "_fused_dropout.default", "out0"},
     {"_index_put_impl_.default", "index_put.default", "self"},
     {"_index_put_impl_.hacked_twin", "index_put.default", "self"},
+    {"_native_multi_head_attention.out", "_native_multi_head_attention.default", "out0"},
     {"_native_batch_norm_legit_no_training.out", "_native_batch_norm_legit_no_training.default", "out0"},
     {"_slow_conv2d_forward.output", "_slow_conv2d_forward.default", "output"},
     {"_unsafe_index.Tensor", "index.Tensor", ""},
@@ -162,6 +164,7 @@ constexpr Exception kExceptions[] = {
     {"min.out", "min.other", "out"},
     {"min.unary_out", "min.default", "out"},
     {"miopen_batch_norm.out", "miopen_batch_norm.default", "out0"},
+    {"mkldnn_rnn_layer.out", "mkldnn_rnn_layer.default", "out0"},
     {"movedim.intlist", "movedim.int", "", true},
     {"mul.out", "mul.Tensor", "out"},
     {"narrow.Tensor", "narrow.default", "", true},
