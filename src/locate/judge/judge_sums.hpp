@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large float32 products, held against sums over blocks of their columns instead of the product
 // itself.
-//   docs/localisation.md "Products by sums"
+//   docs/localisation.md, "Golden by sums and in parts"
 //
 // The kernel of a float32 product may err by w = 2 sqrt(K) u C in one element, and errs by far
 // less: 64 healthy errors together stay below half of w. So a weighted sum over 64 columns shows a

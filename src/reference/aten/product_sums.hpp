@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What blocks of a product's rows add up to, without the product.
-//   docs/localisation.md "Products by sums"
+//   docs/localisation.md, "Golden by sums and in parts"
 #pragma once
 #include "reference/aten/call.hpp"
 #include "reference/products/column_sums.hpp"

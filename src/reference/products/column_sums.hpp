@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weighted sums over blocks of columns of a matrix w: x times such a sum is the same sum over a row
-// of x . w, and costs a
-// hundredth of the product.   docs/localisation.md "Products by sums"
+// of x . w, and costs a hundredth of the product.
+//   docs/localisation.md, "Golden by sums and in parts"
 #pragma once
 #include "reference/wide.hpp"
 
