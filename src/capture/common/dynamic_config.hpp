@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration file that steers a capture while its host runs, in both spellings: the dump
-// command's (all values are strings) and msprobe's.   Keys: docs/design/atb-probe.md
+// command's (all values are strings) and msprobe's.   Keys: docs/commands/dump.md, rules:
+// docs/design/atb-probe.md
 #pragma once
 #include <sys/types.h>
 

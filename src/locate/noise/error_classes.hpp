@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How large the rounding errors of a correct kernel are: the table of classes.
-//   docs/localisation.md "Own error"
+//   docs/localisation.md, "Own error"
 #pragma once
 #include <cstdint>
 #include <optional>

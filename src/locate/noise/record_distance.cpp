@@ -25,7 +25,7 @@ using run::TensorRecord;
 constexpr int64_t kBlockElements = int64_t{1} << 15;  // 256 KiB of doubles a side
 /// How much the L2 norm of independent errors moves, in units of their relative L2 times 1 /
 /// sqrt(N).
-constexpr double kNormShare = 0.3;  // docs/localisation.md, "Measured floors"
+constexpr double kNormShare = 0.3;  // docs/formats/floor-profile.md, "Numbers"
 /// Keeps tensors of zeros from dividing by zero: the smallest normal float.
 constexpr double kTiny = 0x1p-126;
 
