@@ -17,8 +17,6 @@ namespace {
 
 Result<std::string> floors_of(const FingerprintRequest& request) {
   if (!request.floor_file.empty()) {
-    if (!request.floor_runs.empty())
-      return fail(Errc::Usage, "--floor and --floor-run exclude each other");
     ASSAY_TRY(const locate::FloorProfile profile, locate::read_profile(request.floor_file));
     if (!profile.statistics)
       return fail(Errc::Usage, request.floor_file +
@@ -54,6 +52,8 @@ Error too_large(const FingerprintRequest& request, const run::Run& run,
 }  // namespace
 
 Result<WrittenFingerprint> write_fingerprint(const FingerprintRequest& request) {
+  if (!request.floor_file.empty() && !request.floor_runs.empty())
+    return fail(Errc::Usage, "--floor and --floor-run exclude each other");
   ASSAY_TRY(const run::Run run, run::open_run(request.run));
   ASSAY_TRY(const std::string floors, floors_of(request));
   std::optional<run::Run> checkpoint;
