@@ -163,28 +163,25 @@ Result<Values> encoder_layer(const Arguments& arguments, const EvaluateOptions& 
     ASSAY_TRY(norms[i], arguments.tensor("norm_" + number));
     ASSAY_TRY(products[i], arguments.tensor("ffn_" + number));
   }
-  const auto normed = [&](const Tensor& x, size_t which) {
-    return steps(
-        "layer_norm.default",
-        {{"input", of(x)},
-         {"normalized_shape", of(std::vector<int64_t>{x.view.shape[x.view.shape.size() - 1]})},
-         {"weight", of(norms[2 * which])},
-         {"bias", of(norms[2 * which + 1])},
-         {"eps", of(eps)}});
-  };
   if (source.view.shape.empty()) return fail(arguments.invalid("no tokens"));
+  const std::vector<int64_t> width{source.view.shape[source.view.shape.size() - 1]};
+  const auto normed = [&](const Tensor& x, size_t which) {
+    return steps("layer_norm.default", {{"input", of(x)},
+                                        {"normalized_shape", of(width)},
+                                        {"weight", of(norms[2 * which])},
+                                        {"bias", of(norms[2 * which + 1])},
+                                        {"eps", of(eps)}});
+  };
   const Tensor first = norm_first ? normed(source, 0) : source;
   ASSAY_TRY_STATUS(steps.status());
   ASSAY_TRY(const Attended attended, attend(arguments, with, first, first, first, steps));
   Tensor middle = steps.apply("add.Tensor", attended.output, source);
   if (!norm_first) middle = normed(middle, 0);
-  ASSAY_TRY_STATUS(steps.status());
   const Tensor wide =
       steps.linear(norm_first ? normed(middle, 1) : middle, products[0], products[1]);
   Tensor last = steps.linear(steps.apply(gelu ? "gelu.default" : "relu.default", wide), products[2],
                              products[3]);
   last = steps.apply("add.Tensor", last, middle);
-  ASSAY_TRY_STATUS(steps.status());
   if (!norm_first) last = normed(last, 1);
   ASSAY_TRY_STATUS(steps.status());
   return single(std::move(last));

@@ -67,14 +67,16 @@ struct Window {
   int64_t size = 1, stride = 1, padding = 0, dilation = 1;
 };
 
+constexpr int64_t kOfKernel = std::numeric_limits<int64_t>::min();  // a stride that is not given
+
 Result<std::vector<Window>> windows_of(const Arguments& arguments, size_t axes) {
   ASSAY_TRY(const auto sizes, arguments.integers_each("kernel_size", axes, 1));
-  ASSAY_TRY(auto strides, arguments.integers_each("stride", axes, 0));
+  ASSAY_TRY(auto strides, arguments.integers_each("stride", axes, kOfKernel));
   ASSAY_TRY(const auto paddings, arguments.integers_each("padding", axes, 0));
   ASSAY_TRY(const auto dilations, arguments.integers_each("dilation", axes, 1));
   std::vector<Window> windows;
   for (size_t i = 0; i < axes; ++i) {
-    if (strides[i] == 0) strides[i] = sizes[i];
+    if (strides[i] == kOfKernel) strides[i] = sizes[i];
     windows.push_back({sizes[i], strides[i], paddings[i], dilations[i]});
     for (const int64_t size : {sizes[i], strides[i], dilations[i], paddings[i] + 1})
       if (size <= 0 || size > kMostOfSize)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What convolutional front ends (audio, vision) add: im2col, pooling, enlarging.
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "reference/ggml/dialect.hpp"
 #include "reference/movement/views.hpp"
@@ -10,43 +11,8 @@
 namespace assay::reference::ggml {
 namespace {
 
-/// How a kernel moves along one axis.
-struct Window {
-  int64_t size = 1, stride = 1, padding = 0, dilation = 1;
-};
-
-/// [images, channels, H, W] -> [images, channels, OH, OW, KH, KW]: the values under the kernel at
-/// each of its places.
-Result<Tensor> windows_of(const Arguments& arguments, const Tensor& images, const Window& h,
-                          const Window& w, double border) {
-  Call padded;
-  padded.name = "aten.constant_pad_nd.default";
-  set(&padded, "self", images);
-  set(&padded, "value", border);
-  set_list(&padded, "pad", {{w.padding, w.padding, h.padding, h.padding}});
-  ASSAY_TRY(const Values values, aten::evaluate(padded));
-  Tensor windows = values[0];
-  TensorView& view = windows.view;
-  const Window* axes[] = {&h, &w};
-  for (size_t i = 0; i < 2; ++i) {
-    const Window& axis = *axes[i];
-    int64_t& size = view.shape[2 + i];
-    int64_t& stride = view.strides[2 + i];
-    int64_t reach = 0;  // from the first value under the kernel to the last
-    if (axis.size <= 0 || axis.stride <= 0 || axis.dilation <= 0 ||
-        mul_overflows(axis.dilation, axis.size - 1, &reach) || reach >= size)
-      return fail(arguments.invalid("no kernel, no stride, or a kernel larger than the image"));
-    view.shape.push_back(axis.size);
-    view.strides.push_back(stride * axis.dilation);
-    size = (size - reach - 1) / axis.stride + 1;
-    if (size > 1) stride *= axis.stride;
-  }
-  return windows;
-}
-
 /// Kernel [KW, KH, IC, OC] of which only the sizes count, image [W, H, IC, N] -> [IC KH KW, OW, OH,
-/// N]; in one
-/// dimension kernel [KW, IC, OC], image [W, IC, N] -> [IC KW, OW, N].
+/// N]; in one dimension kernel [KW, IC, OC], image [W, IC, N] -> [IC KW, OW, N].
 Status im2col(const Arguments& arguments, Call* same) {
   ASSAY_TRY(const Source kernel, source(arguments, "src0"));
   ASSAY_TRY(Source x, source(arguments, "src1"));
@@ -56,22 +22,31 @@ Status im2col(const Arguments& arguments, Call* same) {
     ASSAY_TRY(given[i], integer(arguments, kNames[i], i));
   }
   ASSAY_TRY(const bool two_dimensions, truth(arguments, "is_2d", 6));
-  const Window w{kernel.ne[0], given[0], given[2], given[4]};
-  Window h;
-  if (two_dimensions) h = {kernel.ne[1], given[1], given[3], given[5]};
   const int64_t channels = x.ne[two_dimensions ? 2 : 1];
   if (kernel.ne[two_dimensions ? 2 : 1] != channels)
     return fail(arguments.invalid("kernel ", text_of(kernel.ne), " for an image ", text_of(x.ne)));
   if (!two_dimensions) {
     ASSAY_TRY(x.tensor, reshaped(x.tensor, {x.ne[2], channels, 1, x.ne[0]}));
   }
-  ASSAY_TRY(Tensor windows, windows_of(arguments, x.tensor, h, w, 0));
-  const Dims& found = windows.view.shape;
-  Dims shape{found[0], found[2], found[3], channels * h.size * w.size};
-  if (!two_dimensions) shape = {found[0], found[3], shape[3]};
-  ASSAY_TRY_STATUS(checked_count(shape));
-  ASSAY_TRY(windows, reference::transpose(windows, {{0, 2, 3, 1, 4, 5}}));
-  set(same, "self", windows);
+  const auto of_axes = [&](int64_t of_h, int64_t of_w, int64_t absent) {
+    return std::array{two_dimensions ? of_h : absent, of_w};
+  };
+  Call patches;
+  patches.name = "aten.im2col.default";
+  set(&patches, "self", x.tensor);
+  set_list(&patches, "kernel_size", of_axes(kernel.ne[1], kernel.ne[0], 1));
+  set_list(&patches, "stride", of_axes(given[1], given[0], 1));
+  set_list(&patches, "padding", of_axes(given[3], given[2], 0));
+  set_list(&patches, "dilation", of_axes(given[5], given[4], 1));
+  ASSAY_TRY(const Values columns, aten::evaluate(patches));  // [N, IC KH KW, OH OW]
+  ASSAY_TRY(const Tensor rows, reference::transpose(columns[0], {{0, 2, 1}}));
+  Dims shape = rows.view.shape;
+  if (two_dimensions) {
+    const int64_t reach = given[4] * (kernel.ne[0] - 1);
+    const int64_t width = (x.ne[0] + 2 * given[2] - reach - 1) / given[0] + 1;
+    shape = {shape[0], shape[1] / width, width, shape[2]};
+  }
+  set(same, "self", rows);
   set_list(same, "shape", shape.span());
   return {};
 }
@@ -80,18 +55,16 @@ Status im2col(const Arguments& arguments, Call* same) {
 Status pool(const Arguments& arguments, Call* same) {
   ASSAY_TRY(const Source x, source(arguments, "src0"));
   ASSAY_TRY(const int64_t kind, integer(arguments, "kind", 0));
-  Window axes[2];
-  for (size_t i = 0; i < 2; ++i) {
-    ASSAY_TRY(axes[i].size, listed(arguments, "kernel", i, 1 + i));
-    ASSAY_TRY(axes[i].stride, listed(arguments, "stride", i, 3 + i));
-    ASSAY_TRY(axes[i].padding, listed(arguments, "padding", i, 5 + i));
-  }
   if (kind != 0 && kind != 1) return fail(arguments.invalid("no kernel or no stride"));
-  same->name = kind == 0 ? "aten.amax.default" : "aten.mean.dim";
-  const double border = kind == 0 ? -std::numeric_limits<double>::infinity() : 0;
-  ASSAY_TRY(Tensor windows, windows_of(arguments, x.tensor, axes[1], axes[0], border));
-  set(same, "self", std::move(windows));
-  set_list(same, "dim", {{-2, -1}});
+  same->name = kind == 0 ? "aten.max_pool2d.default" : "aten.avg_pool2d.default";
+  set(same, "self", x.tensor);
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"kernel", "kernel_size"}, {"stride", "stride"}, {"padding", "padding"}};
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    ASSAY_TRY(const int64_t w, listed(arguments, kNames[i].first, 0, 1 + 2 * i));
+    ASSAY_TRY(const int64_t h, listed(arguments, kNames[i].first, 1, 2 + 2 * i));
+    set_list(same, kNames[i].second, {{h, w}});
+  }
   return {};
 }
 

@@ -137,6 +137,7 @@ def test_the_largest_value_is_the_first_and_a_nan_wins():
     [
         ("max_pool2d_with_indices", {"kernel_size": [9, 9]}),
         ("max_pool2d_with_indices", {"kernel_size": [2, 2], "stride": [2**62, 1]}),
+        ("max_pool2d_with_indices", {"kernel_size": [2, 2], "stride": [0, 1]}),
         ("max_pool2d_with_indices", {"kernel_size": [2, 2, 2]}),
         ("avg_pool2d", {"kernel_size": [2**40, 1], "padding": [2**39, 0]}),
         ("avg_pool2d", {"kernel_size": [2, 2], "divisor_override": 0}),
